@@ -1,0 +1,116 @@
+//! The contract between those who want a program run and those who confine it.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::{BackendError, Content, Event, Isolation, Language, Limits, Listing, Program, Range};
+
+/// A boxed future of a backend's answer.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send + 'a>>;
+
+/// A way of confining code. Adding one: docs/adding-a-backend.md.
+pub trait Backend: Debug + Send + Sync {
+    /// The name used in configuration and logs. Never changes once released.
+    fn name(&self) -> &'static str;
+    /// Whether this host can run it; if not, what is missing and how to get it. May run programs of the host: not
+    /// for the path of a request.
+    fn probe(&self) -> Probe;
+    /// Facts that hold for the life of the process, so callers choose instead of trying.
+    fn capabilities(&self) -> Capabilities;
+    /// Opens an empty, confined place. Dropping it, or this future before it is there, must leave nothing behind.
+    fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>>;
+}
+
+/// A confined place. Operations may overlap; each is bounded by the sandbox's limits. Dropping a file operation gives it
+/// up, and the place stands.
+pub trait Sandbox: Debug + Send + Sync {
+    /// The walls as they really stand around this place.
+    fn isolation(&self) -> &Isolation;
+    /// Starts a program. `Lost` when the place is gone.
+    fn start(&self, program: Program) -> Later<'_, Box<dyn Running>>;
+    fn read<'a>(&'a self, path: &'a str, range: Range) -> Later<'a, Content>;
+    /// Replaces the file at `path` as a whole, making its parent directories. A reader sees the old content or the new.
+    fn write<'a>(&'a self, path: &'a str, bytes: Vec<u8>) -> Later<'a, ()>;
+    /// Lists a directory, `depth` levels deep, at most `entries_max` entries.
+    fn list<'a>(&'a self, path: &'a str, depth: u32, entries_max: u32) -> Later<'a, Listing>;
+    /// Whether the place still stands. A place that fell stays fallen.
+    fn is_alive(&self) -> bool;
+    /// Ends everything in it and waits until nothing of it is left.
+    fn close(self: Box<Self>) -> Later<'static, ()>;
+}
+
+/// A program that runs. Dropping it stops the program with everything that it started.
+pub trait Running: Debug + Send {
+    /// The next thing it does. After [`Event::Finished`] there is no more. Dropping the future loses no event.
+    fn next(&mut self) -> Later<'_, Event>;
+    /// Kills it with everything it started; the events go on until `Finished`.
+    fn stop(&mut self);
+    /// The way to its standard input, if that was to come live; given once.
+    fn stdin(&mut self) -> Option<Box<dyn StdinWriter>>;
+}
+
+/// Standard input of a running program. Dropping it is the end of the input.
+pub trait StdinWriter: Debug + Send {
+    /// Passes a piece on. Waits while the program has much unread; a program that has ended takes everything.
+    fn write(&mut self, bytes: Vec<u8>) -> Later<'_, ()>;
+}
+
+/// What a caller asks of a place.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Spec {
+    pub limits: Limits,
+    pub network: Network,
+    /// Environment of every program in the sandbox.
+    pub env: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Network {
+    /// Loopback inside the sandbox, and nothing else: no route, no DNS.
+    #[default]
+    None,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    pub languages: Vec<Language>,
+}
+
+/// What a look at the host found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    pub walls: Vec<Wall>,
+    pub languages: Vec<Wall>,
+}
+
+impl Probe {
+    /// Whether a sandbox can be opened at all.
+    pub fn usable(&self) -> bool {
+        self.walls.iter().all(|wall| !matches!(wall.state, WallState::Missing { .. }))
+    }
+}
+
+/// One wall, or one language, and how it stands on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wall {
+    pub name: &'static str,
+    pub state: WallState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WallState {
+    Stands {
+        detail: String,
+    },
+    /// It works, with less than it could have; `fix` says how to get the rest.
+    Weaker {
+        why: String,
+        fix: String,
+    },
+    /// Without it nothing is run (a wall), or this one thing is not offered (a language).
+    Missing {
+        why: String,
+        fix: String,
+    },
+}

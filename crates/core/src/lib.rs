@@ -1,0 +1,26 @@
+//! The words and the contract that every other room speaks: programs, limits, sandboxes, backends, reports.
+//!
+//! Nothing here touches a file, a clock, the environment or a network, and nothing here knows MCP. What crosses the
+//! wall (`wire`) is plain data with a pure codec, so that it can be fuzzed without a sandbox.
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod error;
+mod files;
+mod language;
+mod limits;
+mod program;
+mod report;
+pub mod wire;
+
+pub use backend::{Backend, Capabilities, Later, Network, Probe, Running, Sandbox, Spec, StdinWriter, Wall, WallState};
+pub use error::{BackendError, FileError, FileErrorKind};
+pub use files::{Content, Entry, FileKind, Listing, Metadata, Range};
+pub use language::{Language, UnknownLanguage};
+pub use limits::{Limit, Limits};
+pub use program::{Event, Exit, Finish, Program, Source, Stdin, Stream};
+pub use report::{Ending, Isolation, Report, State, Usage};
+
+/// Where a sandbox's files live, as its own programs see it; relative paths start here.
+pub const WORKSPACE: &str = "/workspace";

@@ -1,0 +1,119 @@
+//! Frames between the host and the guest agent. Every operation has an id that the host chose and that both use until
+//! the operation's last frame.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Entry, FileError, Finish, Range, Source, Stream};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToGuest {
+    /// The first frame: what holds for every program.
+    Init(Init),
+    Start {
+        id: u32,
+        start: Start,
+    },
+    /// Standard input of a program, or content for a `Write`.
+    Input {
+        id: u32,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    InputEnd {
+        id: u32,
+    },
+    /// End an operation early. A program ends with everything it started, and its `Finished` still comes; a read,
+    /// write or listing is given up, its temporary file removed, and no more frames of it come.
+    Stop {
+        id: u32,
+    },
+    /// Content follows as `Input`, ended by `InputEnd`; then `Done` or `Refused`.
+    Write {
+        id: u32,
+        path: String,
+    },
+    /// Answered by `Content` frames and `Read`.
+    Read {
+        id: u32,
+        path: String,
+        range: Range,
+    },
+    /// Answered by `Entries` frames and `Listed`.
+    List {
+        id: u32,
+        path: String,
+        depth: u32,
+        entries_max: u32,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Init {
+    /// The whole environment of a program, before its own additions.
+    pub env: Vec<(String, String)>,
+    /// Watch the memory of all programs together and stop them past this: only where no cgroup does it.
+    pub watch_memory_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    pub source: Source,
+    pub env: Vec<(String, String)>,
+    pub cwd: Option<String>,
+    /// CPU seconds of each process, a backstop should the host fail to stop it in time.
+    pub cpu_seconds: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromGuest {
+    /// The first frame of a guest that stands.
+    Hello {
+        version: u16,
+    },
+    /// Instead of `Hello`: the place could not be made.
+    Broken {
+        step: String,
+        errno: i32,
+    },
+    Output {
+        id: u32,
+        stream: Stream,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// So many bytes of a program's `Input` were handed to it, or dropped because it no longer reads: room for more.
+    Taken {
+        id: u32,
+        bytes: u32,
+    },
+    /// A program's last frame: nothing that it started is alive.
+    Finished {
+        id: u32,
+        finish: Finish,
+    },
+    Content {
+        id: u32,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    Read {
+        id: u32,
+        size: u64,
+    },
+    Entries {
+        id: u32,
+        entries: Vec<Entry>,
+    },
+    Listed {
+        id: u32,
+        truncated: bool,
+    },
+    Done {
+        id: u32,
+    },
+    /// The operation's last frame, in place of its answer. For a `Start`: the program could not be started.
+    Refused {
+        id: u32,
+        error: FileError,
+    },
+}

@@ -1,0 +1,79 @@
+//! What crosses the wall: frames between the host and the guest agent, and datagrams between the host and the jail.
+//!
+//! A frame is a little-endian `u32` length and that many bytes of postcard. Both sides treat the other as hostile: a
+//! length over [`FRAME_MAX`] or bytes that do not parse end the conversation. The codec is pure, for the fuzzer's sake.
+
+mod guest;
+mod jail;
+
+pub use guest::{FromGuest, Init, Start, ToGuest};
+pub use jail::{Bind, CONTROL_FD, CgroupEntry, GUEST_FD, JailReply, JailRequest, Open, Setup};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Spoken by both sides; a guest of another version is not talked to.
+pub const VERSION: u16 = 1;
+
+/// No frame's body is longer.
+pub const FRAME_MAX: usize = 1024 * 1024 + 1024;
+
+/// Bytes of output, input or file content that one frame carries at most.
+pub const CHUNK_MAX: usize = 64 * 1024;
+
+/// Bytes of `Input` that a host sends to a program before it hears that some were taken.
+pub const INPUT_WINDOW: usize = 256 * 1024;
+
+const HEADER: usize = 4;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    #[error("a frame of {0} bytes is over the limit")]
+    TooLong(usize),
+    #[error("a frame does not parse")]
+    Malformed,
+}
+
+/// Appends one frame to `out`.
+pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER]);
+    // `to_extend` gives the buffer back only on success; on failure there is nothing worth keeping in it.
+    let mut whole = postcard::to_extend(message, std::mem::take(out)).map_err(|_| WireError::Malformed)?;
+    let length = whole.len() - start - HEADER;
+    if length > FRAME_MAX {
+        whole.truncate(start);
+        *out = whole;
+        return Err(WireError::TooLong(length));
+    }
+    whole[start..start + HEADER].copy_from_slice(&(length as u32).to_le_bytes());
+    *out = whole;
+    Ok(())
+}
+
+/// Reads one frame from the front of `bytes`: the message and how many bytes it took, or `None` while it is incomplete.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(T, usize)>, WireError> {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*header) as usize;
+    if length > FRAME_MAX {
+        return Err(WireError::TooLong(length));
+    }
+    let Some(body) = rest.get(..length) else { return Ok(None) };
+    Ok(Some((decode_body(body)?, HEADER + length)))
+}
+
+/// A message that fills `body` to its last byte.
+pub fn decode_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(WireError::Malformed),
+    }
+}
+
+/// A datagram's body: the datagram itself bounds it, so there is no header.
+pub fn encode_body<T: Serialize>(message: &T) -> Result<Vec<u8>, WireError> {
+    postcard::to_allocvec(message).map_err(|_| WireError::Malformed)
+}
+
+#[cfg(test)]
+mod tests;
