@@ -1,0 +1,189 @@
+//! The agent's loop: one thread that waits for the host, for children and for the pipes of programs.
+//!
+//! Nothing in it blocks but the one `poll`, so that a `Stop` gets through whatever else is going on.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use belljar_core::wire::{FromGuest, Init, ToGuest, VERSION};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::Mode;
+use rustix::process::DumpableBehavior;
+
+use crate::files::Files;
+use crate::memory::Watch;
+use crate::process::Channel;
+use crate::programs::Programs;
+use crate::stream::{Gone, Stream};
+use crate::sys;
+
+/// Where whoever started us put the stream.
+const STREAM_FD: i32 = 3;
+
+/// How soon to look again for processes that were killed and are not gone. Their ends wake us too; this is for those
+/// whose end nobody tells us, since a killed parent was to hear of it.
+const SWEEP_AGAIN: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+struct Agent {
+    stream: Stream,
+    children: OwnedFd,
+    init: Option<Init>,
+    programs: Programs,
+    files: Files,
+    watch: Option<Watch>,
+}
+
+/// What woke the loop.
+#[derive(Debug)]
+struct Wake {
+    frames: bool,
+    children: bool,
+    ready: Vec<(usize, Channel)>,
+}
+
+/// The agent's life; the value is the exit code of the process.
+pub(crate) fn main() -> i32 {
+    // Before anything of the host is in our memory: programs of the same user shall not look into it.
+    if rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err() {
+        return 1;
+    }
+    // Elsewhere "kill everyone" would mean everyone of this user on the machine.
+    if !rustix::process::getpid().is_init() {
+        return 2;
+    }
+    sys::seal_signals();
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    match Agent::new().and_then(Agent::run) {
+        Ok(never) => match never {},
+        Err(Gone) => 0,
+    }
+}
+
+impl Agent {
+    fn new() -> Result<Agent, Gone> {
+        let fd = sys::inherited(STREAM_FD);
+        rustix::io::ioctl_fioclex(&fd).map_err(|_| Gone)?;
+        rustix::io::ioctl_fionbio(&fd, true).map_err(|_| Gone)?;
+        let mut stream = Stream::new(fd);
+        stream.send(&FromGuest::Hello { version: VERSION })?;
+        let children = sys::child_signals().map_err(|_| Gone)?;
+        let (programs, files) = (Programs::default(), Files::default());
+        Ok(Agent { stream, children, init: None, programs, files, watch: None })
+    }
+
+    fn run(mut self) -> Result<std::convert::Infallible, Gone> {
+        loop {
+            // Before the wait so that it knows what did not go out; after it so that there is room again.
+            self.stream.flush()?;
+            let wake = self.wait()?;
+            self.stream.flush()?;
+            if wake.frames {
+                self.stream.receive()?;
+                while let Some(frame) = self.stream.next()? {
+                    self.obey(frame)?;
+                }
+            }
+            self.programs.advance(&wake.ready, &mut self.stream)?;
+            if wake.children || self.programs.are_sweeping() {
+                self.programs.reap();
+            }
+            self.programs.drain(&mut self.stream)?;
+            self.files.advance(&mut self.stream)?;
+            self.watch_memory();
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn wait(&mut self) -> Result<Wake, Gone> {
+        let mut stream_flags = PollFlags::empty();
+        if self.stream.listens() {
+            stream_flags |= PollFlags::IN;
+        }
+        if self.stream.has_outgoing() {
+            stream_flags |= PollFlags::OUT;
+        }
+        let mut polled = vec![PollFd::new(&self.stream, stream_flags), PollFd::new(&self.children, PollFlags::IN)];
+        let mut ready = Vec::new();
+        self.programs.interests(self.stream.has_room(), &mut polled, &mut ready);
+        let timeout = self.patience().map(|time| Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() });
+        if rustix::event::poll(&mut polled, timeout.as_ref()).is_err() {
+            return Ok(Wake { frames: false, children: false, ready: Vec::new() });
+        }
+        let stream = polled[0].revents();
+        if stream.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Err(Gone);
+        }
+        let children = !polled[1].revents().is_empty();
+        let mut woken = polled[2..].iter().map(|fd| !fd.revents().is_empty());
+        ready.retain(|_| woken.next() == Some(true));
+        drop(polled);
+        if children {
+            // One signal may stand for many children, so what it says is not looked at.
+            let _ = rustix::io::read(&self.children, &mut [0; 1024]);
+        }
+        Ok(Wake { frames: stream.contains(PollFlags::IN), children, ready })
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        if (self.programs.are_draining() || self.files.are_busy()) && self.stream.has_room() {
+            return Some(Duration::ZERO);
+        }
+        if self.programs.are_sweeping() {
+            return Some(SWEEP_AGAIN);
+        }
+        self.watch.as_ref().filter(|_| self.programs.are_running()).map(Watch::patience)
+    }
+
+    fn watch_memory(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        if !self.programs.are_running() {
+            watch.rest();
+            return;
+        }
+        let too_many = watch.look();
+        if !too_many.is_empty() {
+            self.programs.kill_for_memory(&too_many);
+        }
+    }
+
+    fn obey(&mut self, frame: ToGuest) -> Result<(), Gone> {
+        let Some(init) = &self.init else {
+            let ToGuest::Init(init) = frame else { return Err(Gone) };
+            self.watch = init.watch_memory_bytes.map(Watch::new);
+            self.init = Some(init);
+            return Ok(());
+        };
+        let stream = &mut self.stream;
+        match frame {
+            ToGuest::Init(_) => Err(Gone),
+            // Answers to both would go under one id.
+            ToGuest::Start { id, .. } | ToGuest::Write { id, .. }
+                if self.programs.get(id).is_some() || self.files.owns(id) =>
+            {
+                Err(Gone)
+            }
+            ToGuest::Start { id, start } => self.programs.start(init, id, start, stream),
+            ToGuest::Input { id, bytes } => match self.programs.get(id) {
+                Some(process) => process.feed(&bytes, stream),
+                None => self.files.feed(id, &bytes, stream),
+            },
+            ToGuest::InputEnd { id } => match self.programs.get(id) {
+                Some(process) => {
+                    process.end_input();
+                    Ok(())
+                }
+                None => self.files.end_input(id, stream),
+            },
+            ToGuest::Stop { id } => {
+                // What has just ended by itself is no longer known: its last frame is on the way.
+                self.programs.stop(id);
+                self.files.give_up(id);
+                Ok(())
+            }
+            ToGuest::Write { id, path } => self.files.write(id, path, stream),
+            ToGuest::Read { id, path, range } => self.files.read(id, path, range, stream),
+            ToGuest::List { id, path, depth, entries_max } => self.files.list(id, &path, depth, entries_max, stream),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+# Runs the code on descriptor 3 as __main__. Python 3.8 and later; imports nothing that is not loaded already.
+def main():
+    import posix, sys
+    source = b""
+    while True:
+        part = posix.read(3, 65536)
+        if not part: break
+        source += part
+    posix.close(3)
+    paths, failed = sys.path[:], sys.argv[1]
+    sys.argv[:] = ["main.py"]
+    sys.path.insert(0, "")
+    sys.stdout.reconfigure(errors="backslashreplace")
+    names = sys.modules["__main__"].__dict__
+    # Where linecache asks for lines that no file has.
+    names["__loader__"] = type(sys.implementation)(get_source=lambda name: source.decode())
+    del names["main"]
+    try:
+        exec(compile(source, "main.py", "exec", 0, True), names)
+    except SystemExit:
+        raise
+    except BaseException:
+        exec(failed, {"paths": paths, "source": source})
+        raise
+main()

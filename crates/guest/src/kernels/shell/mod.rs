@@ -1,0 +1,14 @@
+//! Shell: `bash -c`, or `sh -c` where there is no bash.
+
+use super::{Invocation, fits_an_argument};
+
+/// Code too large for an argument. The words are expanded before the redirection closes the descriptor, so that the
+/// code itself runs without it. `cat`, since `$(<file)` is bash's alone.
+const LARGE: &str = r#"eval "$(cat <&3)" 3<&-"#;
+
+pub(super) fn invocation(interpreter: &'static str, code: String) -> Invocation {
+    let (line, code) = if fits_an_argument(&code) { (code, None) } else { (LARGE.to_owned(), Some(code)) };
+    // `--`: code that begins with a dash would be taken for an option. The bare name is what error messages begin with.
+    let arguments = vec!["-c".to_owned(), "--".to_owned(), line];
+    Invocation { name: Some(interpreter), arguments, code }
+}

@@ -1,0 +1,211 @@
+//! The system calls that rustix does not have, each behind a safe function. No policy is here.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use belljar_core::{Exit, Usage};
+use rustix::io::{self, Errno};
+use rustix::process::Pid;
+
+/// Takes over a descriptor that whoever started us put there.
+pub(crate) fn inherited(fd: RawFd) -> OwnedFd {
+    // SAFETY: called once for each number, before anything else here owns a descriptor. Should the number not be open,
+    // the first call on it says so.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Puts every signal to its default action and blocks all of them: from here on they come only through [`child_signals`].
+///
+/// A runner inherits the mask, so only `SIGKILL` and `SIGSTOP` can touch it; a program gets a clean one from
+/// [`unblock_signals`]. The dispositions outlive `exec` where they are "ignore" (Rust's own runtime does that to
+/// `SIGPIPE` in whoever started us), so they are put right here, once.
+pub(crate) fn seal_signals() {
+    for signal in 1..32 {
+        // SAFETY: sets a default action, which runs none of our code. `SIGKILL` and `SIGSTOP` are refused: no harm.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` makes the set whole before `sigprocmask` reads it; both pointers outlive the calls.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
+    }
+}
+
+pub(crate) fn unblock_signals() {
+    let mut none = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` makes the set whole before `sigprocmask` reads it; both pointers outlive the calls.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// A descriptor that is readable when a child has died or stopped.
+pub(crate) fn child_signals() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the set is whole before `signalfd` reads it; what comes back is a new descriptor that nobody else owns.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 { Err(last_errno()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+/// A copy of this process: `None` in the copy.
+pub(crate) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: this process has one thread, so the copy has all of its state and may run any code.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 { Err(last_errno()) } else { Ok(Pid::from_raw(pid)) }
+}
+
+/// Runs `child` in a new process that borrows this one's memory until it calls [`exec`] or returns, which ends it.
+///
+/// Nothing is copied, so this costs a fraction of [`fork`]; and what `child` wrote is there to read afterwards.
+pub(crate) fn vfork(mut child: &mut dyn FnMut()) -> io::Result<Pid> {
+    extern "C" fn enter(child: *mut c_void) -> c_int {
+        // SAFETY: the pointer is to the `child` below, whose owner is suspended and so neither uses nor frees it.
+        let child = unsafe { &mut *child.cast::<&mut dyn FnMut()>() };
+        child();
+        127
+    }
+    #[repr(align(16))]
+    struct Stack(MaybeUninit<[u8; 32 * 1024]>);
+    let mut stack = Stack(MaybeUninit::uninit());
+    // SAFETY: `CLONE_VFORK` suspends us until the child has left our memory, so the stack and the closure outlive its
+    // use of them. The stack's end is its start plus its size, and 16-aligned as the ABI asks. No signal handler can
+    // run on the shared memory, since none is ever installed.
+    let pid = unsafe {
+        let end = stack.0.as_mut_ptr().add(1).cast::<c_void>();
+        let argument = (&raw mut child).cast::<c_void>();
+        libc::clone(enter, end, libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, argument)
+    };
+    Pid::from_raw(pid.max(0)).ok_or_else(last_errno)
+}
+
+/// A list of strings as `execve` wants it, made ahead of the fork.
+#[derive(Debug)]
+pub(crate) struct Strings {
+    pointers: Vec<*const c_char>,
+    #[expect(dead_code, reason = "the pointers point into these")]
+    owned: Vec<CString>,
+}
+
+impl Strings {
+    pub(crate) fn new(owned: Vec<CString>) -> Strings {
+        let pointers = owned.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect();
+        Strings { pointers, owned }
+    }
+}
+
+/// Becomes another program. Returns only the reason why not.
+pub(crate) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
+    // SAFETY: both lists end with a null pointer, and their strings live as long as the lists, which nobody changes.
+    unsafe { libc::execve(program.as_ptr(), argv.pointers.as_ptr(), envp.pointers.as_ptr()) };
+    last_errno()
+}
+
+/// Makes `fd` the descriptor `number`, which an `exec` keeps.
+pub(crate) fn keep_as(fd: &OwnedFd, number: RawFd) -> io::Result<()> {
+    // SAFETY: no owner of `number` is used again: this is called only in a process that is about to become another.
+    let done = unsafe { libc::dup2(fd.as_raw_fd(), number) };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
+/// Closes every descriptor from `first` on. Only for a process whose owned descriptors are never used again.
+pub(crate) fn close_from(first: RawFd) {
+    // SAFETY: no memory is involved; the callers keep the promise above. It cannot fail on a kernel that has it (5.9).
+    unsafe { libc::syscall(libc::SYS_close_range, first, c_int::MAX, 0) };
+}
+
+/// What `wait4` had to tell.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    /// There is no child at all.
+    Childless,
+    /// There are children, and none has anything new.
+    Nothing,
+    Stopped(Pid),
+    Ended {
+        pid: Pid,
+        exit: Exit,
+        usage: Usage,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until a child has ended.
+    Wait,
+    /// Look only; tells of stopped children too.
+    Look,
+}
+
+/// Reaps one child.
+pub(crate) fn wait_any(patience: Patience) -> Waited {
+    let flags = match patience {
+        Patience::Wait => 0,
+        Patience::Look => libc::WNOHANG | libc::WUNTRACED,
+    };
+    let mut status: c_int = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to live memory of the right types; zeroes are a valid `rusage`.
+    let (pid, usage) = unsafe {
+        let pid = libc::wait4(-1, &raw mut status, flags, usage.as_mut_ptr());
+        (pid, usage.assume_init())
+    };
+    let Some(pid) = Pid::from_raw(pid.max(0)) else {
+        return if pid < 0 { Waited::Childless } else { Waited::Nothing };
+    };
+    if libc::WIFSTOPPED(status) {
+        return Waited::Stopped(pid);
+    }
+    let exit = if libc::WIFSIGNALED(status) {
+        Exit::Signal(libc::WTERMSIG(status))
+    } else {
+        Exit::Code(libc::WEXITSTATUS(status))
+    };
+    let microseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    let usage = Usage {
+        cpu_ms: (microseconds(usage.ru_utime) + microseconds(usage.ru_stime)) / 1000,
+        memory_peak_bytes: usage.ru_maxrss as u64 * 1024,
+    };
+    Waited::Ended { pid, exit, usage }
+}
+
+/// Kills every process of the pid namespace but the caller, which must be its first. No fork can slip through: the
+/// kernel holds its process list still meanwhile.
+pub(crate) fn kill_everyone() {
+    // SAFETY: no memory is involved. `agent::main` has made sure that we are process 1.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+}
+
+/// Ends this process in the way `exit` says.
+pub(crate) fn end_as(exit: Exit) -> ! {
+    let code = match exit {
+        Exit::Code(code) => code,
+        Exit::OutOfMemory => 137,
+        Exit::Signal(signal) => {
+            let mut set = MaybeUninit::uninit();
+            // Only this signal is let through: others may be waiting, sent by the program to confuse us.
+            // SAFETY: the set is whole before it is read; the rest are plain numbers.
+            unsafe {
+                libc::sigemptyset(set.as_mut_ptr());
+                libc::sigaddset(set.as_mut_ptr(), signal);
+                libc::kill(libc::getpid(), signal);
+                libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut());
+            }
+            128 + signal
+        }
+    };
+    // SAFETY: ends the process; nothing runs after it.
+    unsafe { libc::_exit(code) }
+}
+
+fn last_errno() -> Errno {
+    // SAFETY: glibc's `errno` is a live integer of this thread.
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+}

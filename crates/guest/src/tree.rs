@@ -1,0 +1,192 @@
+//! The processes of the sandbox, as /proc tells them: finding those that no living runner answers for, and ending them.
+//!
+//! Only needed while several programs run; when there is one, process 1 can simply kill everyone else.
+
+use std::collections::BTreeSet;
+
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+use crate::sys;
+
+/// Rounds of stopping before killing: with each the processes that still run get fewer, and a bomb of a few hundred is
+/// still after three or four. What outlives them is met again at the next look.
+const ROUNDS_MAX: usize = 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strays {
+    None,
+    /// They have been killed, and are to be reaped.
+    Killed,
+}
+
+/// Kills all strays: processes that are not below one of `runners`, the living ones.
+///
+/// One that forks as fast as it is killed would win a race of one against one, so all are stopped first, until a look
+/// finds no new one, and only then killed.
+pub(crate) fn end_strays(runners: &[Pid]) -> Strays {
+    let mut hunt = Hunt::new(runners);
+    for _ in 0..ROUNDS_MAX {
+        match hunt.look() {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(_) => {
+                // Blind, we cannot tell whose is whose. Ending the other runs is wrong; leaving one alive is worse.
+                sys::kill_everyone();
+                return Strays::Killed;
+            }
+        }
+    }
+    hunt.strays.iter().for_each(|&pid| signal(pid, Signal::KILL));
+    if hunt.strays.is_empty() { Strays::None } else { Strays::Killed }
+}
+
+/// A search for strays, each stopped when it is found.
+#[derive(Debug)]
+struct Hunt<'a> {
+    runners: &'a [Pid],
+    strays: BTreeSet<i32>,
+}
+
+impl Hunt<'_> {
+    fn new(runners: &[Pid]) -> Hunt<'_> {
+        Hunt { runners, strays: BTreeSet::new() }
+    }
+
+    /// Goes through all processes once; returns how many new strays were found.
+    ///
+    /// That takes a while beside a few hundred that want the processor too, so they are not first listed and then
+    /// stopped, but stopped at sight: /proc goes by number, and a parent nearly always has the lower one.
+    fn look(&mut self) -> rustix::io::Result<usize> {
+        let before = self.strays.len();
+        let mut undecided = Vec::new();
+        let mut text = Vec::with_capacity(1024);
+        for_each_process(|pid, proc| {
+            if read_small(proc, pid, "stat", &mut text)
+                && let Some(parent) = parent_in_stat(&text)
+                && !self.meet(pid, parent)
+            {
+                undecided.push((pid, parent));
+            }
+        })?;
+        self.decide(undecided);
+        Ok(self.strays.len() - before)
+    }
+
+    /// Children with a lower number than their parent: looked at again as long as that finds one more.
+    fn decide(&mut self, mut undecided: Vec<(i32, i32)>) {
+        loop {
+            let before = undecided.len();
+            undecided.retain(|&(pid, parent)| !self.meet(pid, parent));
+            if undecided.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Stops a process if it is a stray: below process 1 otherwise than through a runner. Returns whether it is.
+    ///
+    /// A search is not one moment, but no stray can slip through it: the topmost of its ancestors is a child of ours,
+    /// and stays in /proc until we reap it, which we do not do meanwhile. Zombies count: the first thread of a process
+    /// can be one while others run.
+    fn meet(&mut self, pid: i32, parent: i32) -> bool {
+        let is_runner = || self.runners.iter().any(|runner| runner.as_raw_nonzero().get() == pid);
+        let is_stray = self.strays.contains(&parent) || (parent == 1 && !is_runner());
+        if is_stray && self.strays.insert(pid) {
+            signal(pid, Signal::STOP);
+        }
+        is_stray
+    }
+}
+
+pub(crate) fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Calls `visit` with the number of every process, and /proc.
+pub(crate) fn for_each_process(mut visit: impl FnMut(i32, &rustix::fd::OwnedFd)) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = rustix::fs::open(c"/proc", flags, Mode::empty())?;
+    for entry in Dir::read_from(&proc)? {
+        let entry = entry?;
+        if let Some(pid) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) {
+            visit(pid, &proc);
+        }
+    }
+    Ok(())
+}
+
+/// Reads a process's file into `text`, as far as that has room. `false` when the process is gone.
+pub(crate) fn read_small(proc: &rustix::fd::OwnedFd, pid: i32, name: &str, text: &mut Vec<u8>) -> bool {
+    text.clear();
+    let path = format!("{pid}/{name}");
+    let Ok(file) = rustix::fs::openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
+        return false;
+    };
+    loop {
+        match rustix::io::read(&file, rustix::buffer::spare_capacity(text)) {
+            Err(Errno::INTR) => {}
+            outcome => return outcome.is_ok_and(|count| count > 0),
+        }
+    }
+}
+
+/// `pid (name) state parent ...`, where the name can hold anything, parentheses and newlines too.
+fn parent_in_stat(text: &[u8]) -> Option<i32> {
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    let rest = str::from_utf8(&text[end + 1..]).ok()?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No such processes exist: the kernel gives no number so high.
+    const HIGH: i32 = 1 << 30;
+
+    fn strays(pairs: &[(i32, i32)], runners: &[i32]) -> Vec<i32> {
+        let high = |pid: i32| if pid > 1 { HIGH + pid } else { pid };
+        let runners: Vec<Pid> = runners.iter().filter_map(|&pid| Pid::from_raw(high(pid))).collect();
+        let mut hunt = Hunt::new(&runners);
+        hunt.decide(pairs.iter().map(|&(pid, parent)| (high(pid), high(parent))).collect());
+        hunt.strays.iter().map(|pid| pid - HIGH).collect()
+    }
+
+    #[test]
+    fn what_is_below_a_living_runner_is_no_stray() {
+        // 9's parent was not seen; 4 and 8 have a lower number than their parents.
+        let seen = [(1, 0), (2, 1), (3, 2), (4, 5), (5, 3), (6, 1), (7, 6), (8, 10), (9, 99), (10, 7)];
+        assert_eq!(strays(&seen, &[2]), [6, 7, 8, 10]);
+        assert_eq!(strays(&seen, &[2, 6]), [0; 0]);
+        assert_eq!(strays(&seen, &[]), [2, 3, 4, 5, 6, 7, 8, 10]);
+    }
+
+    #[test]
+    fn a_circle_of_reused_numbers_is_left_alone() {
+        assert_eq!(strays(&[(1, 0), (5, 6), (6, 5)], &[]), [0; 0]);
+    }
+
+    #[test]
+    fn a_name_cannot_forge_the_parent() {
+        assert_eq!(parent_in_stat(b"7 (a) S 1 (b\n) R 42 7 7 0 -1"), Some(42));
+        assert_eq!(parent_in_stat(b"7 (a"), None);
+        assert_eq!(parent_in_stat(b""), None);
+    }
+
+    #[test]
+    fn this_process_and_its_parent_are_found() {
+        let (me, parent) = (std::process::id() as i32, std::os::unix::process::parent_id() as i32);
+        let (mut found, mut text) = (None, Vec::with_capacity(1024));
+        for_each_process(|pid, proc| {
+            if pid == me && read_small(proc, pid, "stat", &mut text) {
+                found = parent_in_stat(&text);
+            }
+        })
+        .unwrap();
+        assert_eq!(found, Some(parent));
+    }
+}
