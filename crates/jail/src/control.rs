@@ -1,0 +1,91 @@
+//! The conversation with the native backend: one datagram in, one out.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use belljar_core::wire::{self, JailReply, JailRequest, Setup};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+use crate::error::{At, Failure, Outcome};
+use crate::open::Jail;
+use crate::{root, sys};
+
+/// The largest datagram: a `Setup` with some hundred binds.
+const DATAGRAM_MAX: usize = 128 * 1024;
+/// The stream, and a cgroup for each controller that has one of its own.
+const FDS_MAX: usize = 8;
+
+/// Serves until the backend hangs up.
+pub(crate) fn serve() -> Outcome<()> {
+    let inherited = sys::inherited();
+    let control = inherited.control.as_fd();
+    let mut buffer = vec![0; DATAGRAM_MAX];
+
+    let Some((length, _)) = receive(control, &mut buffer)? else { return Ok(()) };
+    let setup: Setup = wire::decode_body(&buffer[..length]).map_err(|_| malformed())?;
+    let jail = match root::build(&setup).and_then(|place| Jail::new(place, inherited.guest)) {
+        Ok(jail) => {
+            send(control, &JailReply::Ready { landlock_abi: jail.landlock_abi() }, None)?;
+            jail
+        }
+        Err(failure) => return send(control, &failed(failure), None),
+    };
+
+    while let Some((length, fds)) = receive(control, &mut buffer)? {
+        let JailRequest::Open(open) = wire::decode_body(&buffer[..length]).map_err(|_| malformed())?;
+        match jail.open(&open, fds) {
+            Ok(pidfd) => send(control, &JailReply::Opened, Some(pidfd))?,
+            Err(failure) => send(control, &failed(failure), None)?,
+        }
+    }
+    Ok(())
+}
+
+fn malformed() -> Failure {
+    Failure { step: "reading a request".to_owned(), errno: libc::EPROTO }
+}
+
+fn failed(failure: Failure) -> JailReply {
+    JailReply::Failed { step: failure.step, errno: failure.errno }
+}
+
+fn send(control: BorrowedFd<'_>, reply: &JailReply, fd: Option<OwnedFd>) -> Outcome<()> {
+    let body = wire::encode_body(reply).map_err(|_| malformed())?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.as_ref().map(|fd| [fd.as_fd()]);
+    if let Some(fds) = &fds {
+        ancillary.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    sendmsg(control, &[IoSlice::new(&body)], &mut ancillary, SendFlags::NOSIGNAL).at("answering")?;
+    Ok(())
+}
+
+fn receive(control: BorrowedFd<'_>, buffer: &mut [u8]) -> Outcome<Option<(usize, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let got = loop {
+        match recvmsg(control, &mut [IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            other => break other.at("receiving")?,
+        }
+    };
+    if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(malformed());
+    }
+    if got.bytes == 0 {
+        return Ok(None);
+    }
+    let mut fds = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    Ok(Some((got.bytes, fds)))
+}

@@ -1,0 +1,28 @@
+//! A step that failed, and the kernel's word for it.
+
+use rustix::io::Errno;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) step: String,
+    pub(crate) errno: i32,
+}
+
+pub(crate) type Outcome<T> = Result<T, Failure>;
+
+/// Names the step that a kernel call belongs to.
+pub(crate) trait At<T> {
+    fn at(self, step: &str) -> Outcome<T>;
+}
+
+impl<T> At<T> for Result<T, Errno> {
+    fn at(self, step: &str) -> Outcome<T> {
+        self.map_err(|errno| Failure { step: step.to_owned(), errno: errno.raw_os_error() })
+    }
+}
+
+impl<T> At<T> for std::io::Result<T> {
+    fn at(self, step: &str) -> Outcome<T> {
+        self.map_err(|error| Failure { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(libc::EIO) })
+    }
+}

@@ -1,0 +1,102 @@
+//! One sandbox: a clone into new namespaces, its user mapped, its cgroups joined, and then let go.
+
+use std::fs;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use belljar_core::wire::{CgroupEntry, Open};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, pidfd_send_signal};
+
+use crate::child;
+use crate::error::{At, Failure, Outcome};
+use crate::root::{Power, write_map};
+use crate::seccomp::{self, Finish};
+use crate::sys::{self, Cloned};
+
+/// The user that programs are, inside.
+pub(crate) const INSIDE_ID: u32 = 1000;
+
+/// Everything but the cgroup namespace, whose root is the group that the child is in when it makes it.
+const NAMESPACES: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS) as u64
+    | libc::CLONE_NEWTIME as u64;
+
+/// A jail whose root is built: ready to open sandboxes.
+#[derive(Debug)]
+pub(crate) struct Jail {
+    power: Power,
+    guest: OwnedFd,
+    filters: Finish,
+    landlock_abi: u32,
+}
+
+impl Jail {
+    pub(crate) fn new(power: Power, guest: OwnedFd) -> Outcome<Jail> {
+        sys::ignore_children().at("ignoring SIGCHLD")?;
+        let jail = Jail { power, guest, filters: Finish::compile()?, landlock_abi: sys::landlock_abi() };
+        seccomp::restrict_jail()?;
+        Ok(jail)
+    }
+
+    pub(crate) fn landlock_abi(&self) -> u32 {
+        self.landlock_abi
+    }
+
+    pub(crate) fn guest(&self) -> BorrowedFd<'_> {
+        self.guest.as_fd()
+    }
+
+    pub(crate) fn filters(&self) -> &Finish {
+        &self.filters
+    }
+
+    /// Makes a sandbox. The first descriptor is the guest's stream, the others are its cgroups.
+    pub(crate) fn open(&self, open: &Open, mut fds: Vec<OwnedFd>) -> Outcome<OwnedFd> {
+        if fds.is_empty() {
+            return Err(Failure { step: "taking the stream".to_owned(), errno: libc::EBADF });
+        }
+        let stream = fds.remove(0);
+        let (wait, go) = pipe_with(PipeFlags::CLOEXEC).at("making a pipe")?;
+        let (born_into, join) = match open.cgroups {
+            CgroupEntry::BornInto => (fds.first(), &[][..]),
+            CgroupEntry::JoinTasks => (None, fds.as_slice()),
+        };
+        let cloned = sys::clone_into(NAMESPACES, born_into.map(AsFd::as_fd)).at("clone into namespaces")?;
+        let (pid, pidfd) = match cloned {
+            Cloned::Child => {
+                drop(go);
+                child::become_guest(self, open, child::Given { stream: &stream, wait, cgroups: join })
+            }
+            Cloned::Parent { pid, pidfd } => (pid, pidfd),
+        };
+        match self.admit(pid, open).and_then(|()| fs::File::from(go).write_all(b"g").at("letting it go")) {
+            Ok(()) => Ok(pidfd),
+            Err(failure) => {
+                // It waits for a byte that now never comes; the kill only makes it quick.
+                let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Maps the user of a child that waits for us.
+    fn admit(&self, pid: i32, open: &Open) -> Outcome<()> {
+        let outside = match (self.power, open.host_id) {
+            (Power::Root, Some(id)) => id,
+            (Power::Root, None) => {
+                return Err(Failure { step: "mapping root into a sandbox".to_owned(), errno: libc::EPERM });
+            }
+            // In our own user namespace we are 0, whoever that is outside.
+            (Power::User, _) => 0,
+        };
+        for map in ["uid_map", "gid_map"] {
+            write_map(&format!("/proc/{pid}/{map}"), &format!("{INSIDE_ID} {outside} 1")).at("mapping the user")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! The root that all sandboxes share: built once, read-only, in a mount namespace that only the jail is in.
+//!
+//! ```text
+//! /            a tmpfs of ours, the jail's whole world after pivot_root
+//! ├── proc     the host's /proc: to write uid maps, and because the kernel lets a user namespace mount a new proc
+//! │            only where it can see a whole one
+//! └── root     what a sandbox will see as /: links, small files, read-only binds of /usr and the interpreters
+//! ```
+//!
+//! Nothing is ever written on the host's disk, so nothing has to be removed: the namespace dies with the jail.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use belljar_core::wire::{Bind, Setup};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
+};
+use rustix::process::{chdir, getegid, geteuid, pivot_root};
+use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
+
+use crate::error::{At, Failure, Outcome};
+use crate::sys;
+
+/// Where the shared root is, in the jail's own world.
+pub(crate) const ROOT: &str = "/root";
+
+/// Directories that every sandbox mounts its own file system on.
+pub(crate) const WRITABLE: [(&str, u32); 5] =
+    [("workspace", 0o755), ("tmp", 0o1777), ("var/tmp", 0o1777), ("home/agent", 0o755), ("dev/shm", 0o1777)];
+
+/// Where a sandbox's disk is first mounted, before its parts go to the places above.
+pub(crate) const STAGING: &str = "mnt";
+
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+const DEVICE_LINKS: [(&str, &str); 4] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+
+/// What the jail may do, which decides how a sandbox's user is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Power {
+    /// Root of the host: each sandbox gets a host uid of its own.
+    Root,
+    /// An ordinary user, root only in a user namespace of ours: each sandbox is mapped to this one user.
+    User,
+}
+
+pub(crate) fn build(setup: &Setup) -> Outcome<Power> {
+    let power = enter_own_namespaces()?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).at("making mounts private")?;
+
+    // Our tmpfs covers this directory, in our namespace only; an interpreter that lives below it would be covered too.
+    let base = ["/mnt", "/media", "/srv", "/var/tmp", "/tmp"]
+        .into_iter()
+        .find(|base| Path::new(base).is_dir() && !setup.binds.iter().any(|bind| bind.host.starts_with(base)))
+        .ok_or_else(|| Failure { step: "finding a directory to mount on".to_owned(), errno: libc::ENOENT })?;
+    mount("belljar", base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=16m"))
+        .at("mounting the jail's tmpfs")?;
+    chdir(base).at("entering the jail's tmpfs")?;
+    fill(setup)?;
+
+    pivot_root(".", ".").at("pivot_root")?;
+    unmount(".", UnmountFlags::DETACH).at("detaching the host's root")?;
+    chdir("/").at("entering the new root")?;
+    Ok(power)
+}
+
+fn enter_own_namespaces() -> Outcome<Power> {
+    let user = geteuid();
+    let group = getegid();
+    let admin = capabilities(None).at("reading capabilities")?.effective.contains(CapabilitySet::SYS_ADMIN);
+    if user.is_root() && admin {
+        sys::unshare(UnshareFlags::NEWNS).at("unshare of mounts")?;
+        return Ok(Power::Root);
+    }
+    sys::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).at("unshare of users and mounts")?;
+    write_map("/proc/self/setgroups", "deny").at("denying setgroups")?;
+    write_map("/proc/self/uid_map", &format!("0 {} 1", user.as_raw())).at("mapping the user")?;
+    write_map("/proc/self/gid_map", &format!("0 {} 1", group.as_raw())).at("mapping the group")?;
+    Ok(Power::User)
+}
+
+pub(crate) fn write_map(path: &str, line: &str) -> std::io::Result<()> {
+    fs::write(path, line)
+}
+
+/// Lays the shared root out below the working directory.
+fn fill(setup: &Setup) -> Outcome<()> {
+    fs::create_dir("root").at("making the root")?;
+    fs::create_dir("proc").at("making the proc directory")?;
+    mount_bind_recursive("/proc", "proc").at("binding the host's proc")?;
+    mount("belljar", "root", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=16m"))
+        .at("mounting the shared root")?;
+
+    let root = Path::new("root");
+    for (path, mode) in WRITABLE {
+        make_directory(&root.join(path))?;
+        fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).at("setting a mode")?;
+    }
+    for path in ["proc", STAGING, "run", "etc", "opt", "srv"] {
+        make_directory(&root.join(path))?;
+    }
+    for device in DEVICES {
+        let inside = root.join("dev").join(device);
+        fs::write(&inside, "").at("making a device's place")?;
+        mount_bind_recursive(Path::new("/dev").join(device), &inside).at("binding a device")?;
+        attributes(&inside, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC)?;
+    }
+    for (name, target) in DEVICE_LINKS {
+        symlink(target, root.join("dev").join(name)).at("linking in /dev")?;
+    }
+    for bind in &setup.binds {
+        bind_read_only(root, bind)?;
+    }
+    for (path, target) in &setup.links {
+        let path = inside(root, path)?;
+        make_parent(&path)?;
+        symlink(target, path).at("making a link")?;
+    }
+    for (path, content) in &setup.files {
+        let path = inside(root, path)?;
+        make_parent(&path)?;
+        fs::write(path, content).at("writing a small file")?;
+    }
+    attributes(root, libc::MOUNT_ATTR_RDONLY)
+}
+
+fn bind_read_only(root: &Path, bind: &Bind) -> Outcome<()> {
+    let at = |what: &str| format!("binding {}: {what}", bind.host);
+    let to = inside(root, &bind.inside)?;
+    if fs::metadata(&bind.host).at(&at("looking at it"))?.is_dir() {
+        make_directory(&to)?;
+    } else {
+        make_parent(&to)?;
+        fs::write(&to, "").at(&at("making its place"))?;
+    }
+    mount_bind_recursive(&bind.host, &to).at(&at("mounting"))?;
+    attributes(&to, libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)
+}
+
+fn attributes(path: &Path, attributes: u64) -> Outcome<()> {
+    let path = CString::new(path.as_os_str().as_encoded_bytes())
+        .map_err(|_| Failure { step: "naming a mount".to_owned(), errno: libc::EINVAL })?;
+    sys::mount_attributes(&path, attributes, libc::AT_RECURSIVE).at("setting mount attributes")
+}
+
+/// A path of the sandbox as a path below `root`.
+fn inside(root: &Path, path: &str) -> Outcome<std::path::PathBuf> {
+    let relative = path.trim_start_matches('/');
+    if relative.is_empty() || Path::new(relative).components().any(|part| part.as_os_str() == "..") {
+        return Err(Failure { step: format!("placing {path}"), errno: libc::EINVAL });
+    }
+    Ok(root.join(relative))
+}
+
+fn make_directory(path: &Path) -> Outcome<()> {
+    fs::create_dir_all(path).at("making a directory")
+}
+
+fn make_parent(path: &Path) -> Outcome<()> {
+    path.parent().map_or(Ok(()), make_directory)
+}

@@ -1,0 +1,174 @@
+//! The kernel calls that no safe wrapper has. All `unsafe` of the jail is here.
+#![expect(unsafe_code, reason = "raw system calls; each block says what it relies on")]
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use belljar_core::wire;
+use rustix::io::Errno;
+use rustix::thread::UnshareFlags;
+
+/// What the backend handed us when it started the jail.
+pub(crate) struct Inherited {
+    pub(crate) control: OwnedFd,
+    /// The guest's executable, a sealed memory file.
+    pub(crate) guest: OwnedFd,
+}
+
+pub(crate) fn inherited() -> Inherited {
+    let take = |fd: i32| {
+        // SAFETY: the backend put these two here before it started us, and nothing else in this process knows them, so
+        // each is ours alone; fcntl on a plain number touches no memory.
+        unsafe {
+            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            OwnedFd::from_raw_fd(fd)
+        }
+    };
+    Inherited { control: take(wire::CONTROL_FD), guest: take(wire::GUEST_FD) }
+}
+
+/// Leaves some of this process's namespaces for new ones.
+pub(crate) fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: none of the flags we pass (users, mounts, cgroups) unshares the file descriptor table, which is what the
+    // wrapper warns of, and there is one thread.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+/// Bit 33; libc's own constant is too narrow for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// In which of the two processes a clone has returned.
+pub(crate) enum Cloned {
+    Parent { pid: i32, pidfd: OwnedFd },
+    Child,
+}
+
+/// Forks into new namespaces, and into a cgroup of version 2 if one is given. As with fork, the child goes on with a copy of this memory.
+pub(crate) fn clone_into(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned, Errno> {
+    let mut pidfd: i32 = -1;
+    // SAFETY: `clone_args` is plain integers, for which zero is a value.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = namespaces | libc::CLONE_PIDFD as u64;
+    args.pidfd = (&raw mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    if let Some(cgroup) = cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = cgroup.as_raw_fd() as u64;
+    }
+    // SAFETY: without CLONE_VM the child has its own copy of all memory, stack included, and there is only this one
+    // thread, so no lock is held by a thread that the child lacks. `args` outlives the call.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<libc::clone_args>()) };
+    match pid {
+        -1 => Err(last_error()),
+        0 => Ok(Cloned::Child),
+        // SAFETY: the kernel put a new descriptor there, which nobody else knows.
+        pid => Ok(Cloned::Parent { pid: pid as i32, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
+    }
+}
+
+/// Becomes the program in `file`, with these arguments and an empty environment. Returns only on failure.
+pub(crate) fn exec(file: BorrowedFd<'_>, name: &CStr) -> Errno {
+    let arguments = [name.as_ptr(), std::ptr::null()];
+    let environment = [std::ptr::null::<libc::c_char>()];
+    // SAFETY: both arrays end in null, their strings end in NUL and outlive the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    last_error()
+}
+
+/// Adds attributes (`MOUNT_ATTR_*`) to a mount, and to all below it where `flags` has `AT_RECURSIVE`.
+pub(crate) fn mount_attributes(path: &CStr, attributes: u64, flags: i32) -> Result<(), Errno> {
+    let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: `path` ends in NUL, `change` is a valid struct of the size given, and both outlive the call.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const change,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// Brings the loopback interface of this network namespace up.
+pub(crate) fn loopback_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: `ifreq` is integers and arrays of them, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: SIOCSIFFLAGS reads one `ifreq`, which outlives the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    if done == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// Puts `fd` at `number`, kept over exec.
+pub(crate) fn place(fd: impl AsFd, number: i32) -> Result<(), Errno> {
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: neither call touches memory. The caller owns the numbers 0 to 3 at this point: nothing else uses them.
+    // A dup onto itself would leave the close-on-exec flag as it is.
+    let done = unsafe { if fd == number { libc::fcntl(fd, libc::F_SETFD, 0) } else { libc::dup2(fd, number) } };
+    if done >= 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// Lets every descriptor from `first` on close at exec.
+pub(crate) fn close_at_exec_from(first: u32) -> Result<(), Errno> {
+    // SAFETY: setting the flag touches no memory and closes nothing now.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// Lets the kernel reap our children: the backend learns of their end from their pidfd.
+pub(crate) fn ignore_children() -> Result<(), Errno> {
+    // SAFETY: SIG_IGN is no function of ours, so no handler can run.
+    let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    if before == libc::SIG_ERR { Err(last_error()) } else { Ok(()) }
+}
+
+pub(crate) fn default_children() -> Result<(), Errno> {
+    // SAFETY: SIG_DFL is no function of ours.
+    let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    if before == libc::SIG_ERR { Err(last_error()) } else { Ok(()) }
+}
+
+pub(crate) fn limit(resource: libc::__rlimit_resource_t, most: u64) -> Result<(), Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the struct given.
+    if unsafe { libc::getrlimit(resource, &raw mut limit) } != 0 {
+        return Err(last_error());
+    }
+    // Never above what we were given: raising a hard limit takes a capability.
+    let most = most.min(limit.rlim_max);
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: the kernel reads the struct given.
+    if unsafe { libc::setrlimit(resource, &raw const limit) } == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+pub(crate) fn landlock_abi() -> u32 {
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag the kernel reads no struct and makes no descriptor; it returns the version.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) };
+    u32::try_from(abi).unwrap_or(0)
+}
+
+/// Ends this process at once, running nothing of ours.
+pub(crate) fn end(code: i32) -> ! {
+    // SAFETY: _exit does not return and runs no destructor that could touch what the parent shares with us.
+    unsafe { libc::_exit(code) }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
