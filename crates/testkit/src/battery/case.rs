@@ -1,0 +1,243 @@
+//! The cases as data: what a line of `cases.jsonl` may say. Running them is not here.
+//!
+//! Unknown fields are refused, so that a misspelt expectation cannot turn into no expectation at all. Unknown
+//! operations are kept as such, because they make a case SKIP rather than spoil the file.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::action::Step;
+
+pub(crate) const CASES: &str = include_str!("../../battery/cases.jsonl");
+
+/// How much a failure weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Tier {
+    Must,
+    Should,
+    Info,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "RawCase")]
+pub(crate) struct Case {
+    pub(crate) id: String,
+    pub(crate) area: String,
+    pub(crate) title: String,
+    pub(crate) tier: Tier,
+    pub(crate) applies_to: Vec<String>,
+    pub(crate) requires: Vec<String>,
+    pub(crate) limits: Limits,
+    pub(crate) body: Body,
+    pub(crate) expect: Expect,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    Program { language: String, code: String },
+    Steps(Vec<Step>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCase {
+    id: String,
+    area: String,
+    language: String,
+    title: String,
+    tier: Tier,
+    applies_to: Vec<String>,
+    requires: Vec<String>,
+    limits: Limits,
+    code: Option<String>,
+    steps: Option<Vec<Step>>,
+    expect: Expect,
+    #[serde(rename = "why")]
+    _why: IgnoredAny,
+    #[serde(rename = "severity")]
+    _severity: IgnoredAny,
+    #[serde(rename = "refs")]
+    _refs: IgnoredAny,
+    #[serde(rename = "local_check")]
+    _local_check: IgnoredAny,
+    #[serde(rename = "naked_ok")]
+    _naked_ok: IgnoredAny,
+    #[serde(rename = "checked")]
+    _checked: IgnoredAny,
+}
+
+impl TryFrom<RawCase> for Case {
+    type Error = String;
+
+    fn try_from(raw: RawCase) -> Result<Self, String> {
+        let body = match (raw.code, raw.steps) {
+            (Some(code), None) => Body::Program { language: raw.language, code },
+            (None, Some(steps)) => Body::Steps(steps),
+            _ => return Err(format!("{}: either code or steps", raw.id)),
+        };
+        Ok(Case {
+            id: raw.id,
+            area: raw.area,
+            title: raw.title,
+            tier: raw.tier,
+            applies_to: raw.applies_to,
+            requires: raw.requires,
+            limits: raw.limits,
+            body,
+            expect: raw.expect,
+        })
+    }
+}
+
+/// What a run asks for. Of `net` the driver only knows `none`, which is what every sandbox has.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limits {
+    pub(crate) timeout_s: Option<f64>,
+    pub(crate) memory_mb: Option<u64>,
+    pub(crate) pids: Option<u64>,
+    pub(crate) disk_mb: Option<u64>,
+    pub(crate) cpus: Option<f64>,
+    pub(crate) files: Option<u64>,
+    pub(crate) net: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Expect {
+    #[serde(default)]
+    pub(crate) must_contain: Vec<String>,
+    #[serde(default)]
+    pub(crate) must_not_contain: Vec<String>,
+    #[serde(default)]
+    pub(crate) must_not_match: Vec<String>,
+    pub(crate) finish_within_s: f64,
+    pub(crate) host: Vec<String>,
+    #[serde(default)]
+    pub(crate) results: BTreeMap<String, TextExpect>,
+    #[serde(default)]
+    pub(crate) status_any_of: Vec<String>,
+    #[serde(default)]
+    pub(crate) rpc: Vec<String>,
+    #[serde(default)]
+    pub(crate) http: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) http_headers: BTreeMap<String, BTreeMap<String, String>>,
+    #[serde(default)]
+    pub(crate) rpc_error: BTreeMap<String, i64>,
+    pub(crate) max_output_bytes: Option<usize>,
+    pub(crate) truncated: Option<bool>,
+    pub(crate) valid_json: Option<bool>,
+    pub(crate) valid_utf8: Option<bool>,
+    pub(crate) exit: Option<i64>,
+    pub(crate) structured_exit_code: Option<i64>,
+    pub(crate) each_within_s: Option<f64>,
+    pub(crate) each_result: Option<EachResult>,
+    pub(crate) min_ok_fraction: Option<f64>,
+    pub(crate) ids: Option<IdsExpect>,
+    #[serde(default)]
+    pub(crate) same_error_as_unknown_handle: Vec<String>,
+    #[serde(default)]
+    pub(crate) quota_error_seen: bool,
+    /// Expectations that the driver does not know; a case that has one is skipped.
+    #[serde(flatten)]
+    pub(crate) unknown: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TextExpect {
+    #[serde(default)]
+    pub(crate) must_contain: Vec<String>,
+    #[serde(default)]
+    pub(crate) must_not_contain: Vec<String>,
+    #[serde(default)]
+    pub(crate) must_not_match: Vec<String>,
+    pub(crate) max_bytes: Option<usize>,
+}
+
+/// `{i}` in a nonce is the number of the run that must print it, and that no other run may print.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EachResult {
+    OnlyOwnNonce(String),
+    OwnNonceOrBusyError(String),
+}
+
+impl EachResult {
+    pub(crate) fn nonce(&self) -> &str {
+        match self {
+            EachResult::OnlyOwnNonce(nonce) | EachResult::OwnNonceOrBusyError(nonce) => nonce,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IdsExpect {
+    pub(crate) min_entropy_bits: f64,
+    #[serde(default)]
+    pub(crate) unique: bool,
+    #[serde(default)]
+    pub(crate) not_sequential: bool,
+}
+
+/// The lines of the battery, each as raw JSON: placeholders are filled in before a line becomes a [`Case`].
+pub(crate) fn lines() -> impl Iterator<Item = Result<Value, serde_json::Error>> {
+    CASES.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::battery::action::Action;
+    use crate::battery::check::Check;
+
+    fn all() -> Vec<Case> {
+        lines()
+            .map(|line| {
+                let line = line.unwrap();
+                let id = line["id"].clone();
+                serde_json::from_value(line).unwrap_or_else(|error| panic!("{id}: {error}"))
+            })
+            .collect()
+    }
+
+    /// Every word of a case that the driver would stumble over.
+    fn unknown_words(case: &Case) -> Vec<String> {
+        let mut words: Vec<String> = case.expect.unknown.keys().cloned().collect();
+        words.extend(case.expect.host.iter().filter(|check| Check::parse(check).is_none()).cloned());
+        if let Body::Steps(steps) = &case.body {
+            words.extend(steps.iter().filter(|s| matches!(s.action, Action::Unknown)).map(|s| s.op.clone()));
+        }
+        words
+    }
+
+    #[test]
+    fn every_case_parses() {
+        let cases = all();
+        assert_eq!(cases.len(), 162);
+        let mut ids: Vec<_> = cases.iter().map(|case| &case.id).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 162);
+    }
+
+    #[test]
+    fn only_cases_behind_a_gate_hold_unknown_words() {
+        for case in all() {
+            let words = unknown_words(&case);
+            let closed = crate::battery::gate::first_closed(&case).is_some();
+            assert!(words.is_empty() || closed, "{}: {words:?}", case.id);
+        }
+    }
+
+    #[test]
+    fn an_unknown_expectation_is_kept_to_skip_by() {
+        let expect: Expect = serde_json::from_str(r#"{"finish_within_s":1,"host":[],"sings":true}"#).unwrap();
+        assert!(expect.unknown.contains_key("sings"));
+    }
+}

@@ -1,0 +1,241 @@
+//! What every backend must do, whatever its walls: one suite, the same reports.
+//!
+//! Each check is a function of its own, so that a backend's test can name the one that fails. They use only the
+//! contract of `belljar-core`; what an attacker may try is the battery's business.
+
+#![expect(clippy::expect_used, reason = "a check that fails is a panic of the test that called it")]
+
+use std::time::{Duration, Instant};
+
+use belljar_core::{
+    Backend, BackendError, Event, Exit, FileErrorKind, FileKind, Finish, Language, Limits, Program, Range, Sandbox,
+    Source, Spec, Stdin, Stream,
+};
+
+/// How much longer than its limit anything may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const WHOLE: Range = Range { offset: 0, length: 1 << 20 };
+
+/// What a program came to.
+#[derive(Debug)]
+pub struct Ran {
+    pub stdout: String,
+    pub stderr: String,
+    pub finish: Finish,
+}
+
+pub async fn open(backend: &dyn Backend, limits: Limits) -> Box<dyn Sandbox> {
+    backend.open(&Spec { limits, ..Spec::default() }).await.expect("a sandbox opens")
+}
+
+pub fn code(language: Language, code: &str) -> Program {
+    let source = Source::Code { language, code: code.to_owned() };
+    Program { source, env: Vec::new(), cwd: None, stdin: Stdin::empty(), wall: Duration::from_secs(10) }
+}
+
+pub fn command(line: &str) -> Program {
+    Program { source: Source::Command(line.to_owned()), ..code(Language::Shell, "") }
+}
+
+pub async fn run(sandbox: &dyn Sandbox, program: Program) -> Ran {
+    tokio::time::timeout(PATIENCE, async {
+        let mut running = sandbox.start(program).await.expect("the program starts");
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        loop {
+            match running.next().await.expect("the sandbox stands") {
+                Event::Output { stream: Stream::Stdout, bytes } => stdout.extend(bytes),
+                Event::Output { stream: Stream::Stderr, bytes } => stderr.extend(bytes),
+                Event::Finished(finish) => {
+                    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+                    return Ran { stdout: text(stdout), stderr: text(stderr), finish };
+                }
+            }
+        }
+    })
+    .await
+    .expect("the program finishes in time")
+}
+
+/// Every language that the backend says it has prints, reads its input, and fails as it should.
+pub async fn languages_run(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let languages = backend.capabilities().languages;
+    assert!(!languages.is_empty(), "a backend without languages runs nothing");
+    for language in languages {
+        let (echo, fail) = match language {
+            Language::Python => ("import sys\nprint(sys.stdin.read().upper())", "import sys\nsys.exit(3)"),
+            Language::JavaScript => {
+                ("console.log(require('fs').readFileSync(0,'utf8').toUpperCase())", "process.exit(3)")
+            }
+            Language::Shell => ("tr a-z A-Z", "exit 3"),
+        };
+        let echoed = run(&*sandbox, Program { stdin: Stdin::Whole(b"hello".to_vec()), ..code(language, echo) }).await;
+        assert_eq!((echoed.stdout.trim(), echoed.finish.exit), ("HELLO", Exit::Code(0)), "{language}: {echoed:?}");
+        let failed = run(&*sandbox, code(language, fail)).await;
+        assert_eq!(failed.finish.exit, Exit::Code(3), "{language}");
+    }
+    sandbox.close().await.expect("closes");
+}
+
+/// Both streams arrive, whole and apart.
+pub async fn streams_are_kept_apart(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let ran = run(&*sandbox, command("for i in $(seq 5000); do echo out $i; echo err $i >&2; done")).await;
+    assert_eq!(ran.stdout.lines().count(), 5000);
+    assert_eq!(ran.stderr.lines().count(), 5000);
+    assert!(ran.stdout.ends_with("out 5000\n") && ran.stderr.ends_with("err 5000\n"));
+    sandbox.close().await.expect("closes");
+}
+
+pub async fn a_signal_is_told(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let ran = run(&*sandbox, command("kill -SEGV $$")).await;
+    assert_eq!(ran.finish.exit, Exit::Signal(11));
+    sandbox.close().await.expect("closes");
+}
+
+/// What a run leaves in the workspace is there for the next, and in no other sandbox.
+pub async fn files_stay_in_their_sandbox(backend: &dyn Backend) {
+    let (one, other) = (open(backend, Limits::default()).await, open(backend, Limits::default()).await);
+    let made = run(&*one, command("mkdir -p a/b && echo mine > a/b/c && ln -s /etc/passwd link && mkfifo pipe")).await;
+    assert_eq!(made.finish.exit, Exit::Code(0), "{made:?}");
+    assert_eq!(one.read("a/b/c", WHOLE).await.expect("reads").bytes, b"mine\n");
+    assert_eq!(refused(other.read("a/b/c", WHOLE).await), FileErrorKind::NotFound);
+
+    one.write("new/deep/file", vec![7; 300_000]).await.expect("writes");
+    let seen = run(&*one, command("wc -c < new/deep/file")).await;
+    assert_eq!(seen.stdout.trim(), "300000");
+    let part = one.read("new/deep/file", Range { offset: 299_990, length: 100 }).await.expect("reads");
+    assert_eq!((part.bytes.len(), part.size), (10, 300_000));
+
+    let listing = one.list(".", 3, 100).await.expect("lists");
+    let kind = |path: &str| listing.entries.iter().find(|entry| entry.path == path).map(|entry| entry.metadata.kind);
+    assert_eq!(kind("a/b/c"), Some(FileKind::File));
+    assert_eq!(kind("link"), Some(FileKind::Symlink));
+    assert_eq!(kind("pipe"), Some(FileKind::Other));
+    assert_eq!(refused(one.read("pipe", WHOLE).await), FileErrorKind::NotRegular);
+    assert_eq!(refused(one.read("a", WHOLE).await), FileErrorKind::IsDirectory);
+    assert_eq!(refused(one.write("/usr/planted", vec![1]).await), FileErrorKind::Denied);
+    one.close().await.expect("closes");
+    other.close().await.expect("closes");
+}
+
+/// When a program ends, so does everything it started, however it hid.
+pub async fn nothing_outlives_its_program(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let hide = "(setsid sh -c 'trap \"\" TERM HUP INT; sleep 4321.5' >/dev/null 2>&1 &) ; sleep 4321.5 & echo started";
+    let ran = run(&*sandbox, command(hide)).await;
+    assert_eq!((ran.stdout.trim(), ran.finish.exit), ("started", Exit::Code(0)));
+    // By its arguments, which the shell that looks does not have among its own.
+    let left = run(&*sandbox, command("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 4321.[5]'")).await;
+    assert_eq!(left.stdout.trim(), "0", "{left:?}");
+    sandbox.close().await.expect("closes");
+}
+
+/// `stop` ends a program that ignores signals and forks, at once, and what it printed is told.
+pub async fn a_stopped_program_is_gone(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let stubborn = "trap '' TERM INT HUP; echo up; (while :; do sleep 0.01; done) & while :; do :; done";
+    let mut running = sandbox.start(command(stubborn)).await.expect("starts");
+    let first = running.next().await.expect("the sandbox stands");
+    assert_eq!(first, Event::Output { stream: Stream::Stdout, bytes: b"up\n".to_vec() });
+    let asked = Instant::now();
+    running.stop();
+    let finish = tokio::time::timeout(PATIENCE, running.next()).await.expect("finishes").expect("the sandbox stands");
+    assert!(matches!(finish, Event::Finished(Finish { exit: Exit::Signal(9), .. })), "{finish:?}");
+    assert!(asked.elapsed() < Duration::from_millis(500), "took {:?}", asked.elapsed());
+    drop(running);
+    let after = run(&*sandbox, command("echo still here")).await;
+    assert_eq!(after.stdout, "still here\n");
+    sandbox.close().await.expect("closes");
+}
+
+/// Dropping a running program stops it, and the sandbox goes on.
+pub async fn a_dropped_program_is_gone(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let mut running = sandbox.start(command("echo up; sleep 4321.5")).await.expect("starts");
+    running.next().await.expect("the sandbox stands");
+    drop(running);
+    // The stop is on its way; it has arrived when no such process is seen any more.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let left = run(&*sandbox, command("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 4321.[5]'")).await;
+        if left.stdout.trim() == "0" {
+            break;
+        }
+        assert!(Instant::now() < until, "it lives on");
+    }
+    sandbox.close().await.expect("closes");
+}
+
+/// Memory past the limit is told as such, and the sandbox survives it.
+pub async fn memory_is_held(backend: &dyn Backend) {
+    let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
+    let sandbox = open(backend, limits).await;
+    // Several processes, so that no limit of a single one is met before the sum is; the first is the largest.
+    let eat = "import os, time\n\
+        def eat(mib):\n    b = bytearray(mib << 20)\n    for i in range(0, len(b), 4096): b[i] = 1\n    time.sleep(8)\n\
+        for _ in range(3):\n    if os.fork() == 0: eat(12)\n\
+        eat(36)";
+    let ran = run(&*sandbox, code(Language::Python, eat)).await;
+    assert_eq!(ran.finish.exit, Exit::OutOfMemory, "{ran:?}");
+    let after = run(&*sandbox, command("echo still here")).await;
+    assert_eq!(after.stdout, "still here\n");
+    sandbox.close().await.expect("closes");
+}
+
+pub async fn the_disk_is_held(backend: &dyn Backend) {
+    let limits = Limits { disk_bytes: 4 << 20, ..Limits::default() };
+    let sandbox = open(backend, limits).await;
+    let ran =
+        run(&*sandbox, command("head -c 8M /dev/zero > a; head -c 8M /dev/zero > /tmp/b; cat a /tmp/b | wc -c")).await;
+    let bytes: u64 = ran.stdout.trim().parse().expect("a number");
+    assert!(bytes <= 4 << 20, "{bytes} bytes fit");
+    assert_eq!(refused(sandbox.write("c", vec![1; 1 << 20]).await), FileErrorKind::NoSpace);
+    sandbox.close().await.expect("closes");
+}
+
+/// Programs of one sandbox may run at once, each with its own output.
+pub async fn programs_overlap(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let runs = (0..8).map(|number| {
+        let sandbox = &sandbox;
+        async move {
+            let ran = run(&**sandbox, command(&format!("echo {number}; sleep 0.2; echo {number}"))).await;
+            assert_eq!(ran.stdout, format!("{number}\n{number}\n"));
+        }
+    });
+    let started = Instant::now();
+    futures_join(runs).await;
+    assert!(started.elapsed() < Duration::from_millis(1400), "one after the other: {:?}", started.elapsed());
+    sandbox.close().await.expect("closes");
+}
+
+async fn futures_join(runs: impl Iterator<Item = impl Future<Output = ()>>) {
+    let mut runs: Vec<_> = runs.map(Box::pin).collect();
+    std::future::poll_fn(|context| {
+        runs.retain_mut(|run| run.as_mut().poll(context).is_pending());
+        if runs.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+/// A program that cannot be started is refused, with the reason.
+pub async fn a_missing_directory_is_told(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let program = Program { cwd: Some("no/such/place".to_owned()), ..command("true") };
+    let refusal = match sandbox.start(program).await {
+        Ok(mut running) => running.next().await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    assert_eq!(refused(refusal), FileErrorKind::NotFound);
+    sandbox.close().await.expect("closes");
+}
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, BackendError>) -> FileErrorKind {
+    match answer {
+        Err(BackendError::File(error)) => error.kind,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
