@@ -1,0 +1,13 @@
+//! The ways of confining code, one folder each, behind the contract of `belljar-core`.
+//!
+//! Each backend provides a confined place and a byte stream to the guest agent in it; [`link`] does the talking for
+//! all of them. Who owns a sandbox, MCP and configuration files are not known here.
+
+#![deny(unsafe_code)]
+
+mod link;
+mod native;
+mod registry;
+mod sys;
+
+pub use registry::{Choice, Host, UnknownBackend, choose};

@@ -1,0 +1,417 @@
+//! The host's end of the conversation with a guest agent, the same for every backend.
+//!
+//! One task reads frames and hands each to the operation whose id it carries; another writes whole frames, so that an
+//! operation may be dropped at any moment without leaving half of one on the stream. What comes from the guest is
+//! hostile: a frame that does not parse, or that is out of turn, ends the link, and with it the sandbox.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belljar_core::wire::{self, CHUNK_MAX, FromGuest, Init, Start, ToGuest};
+use belljar_core::{BackendError, Content, Event, Finish, Later, Listing, Program, Range, Stdin, StdinWriter};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+/// Frames of one operation that may wait for it. A slow operation then holds the reader, and so the guest, back.
+const QUEUE: usize = 64;
+
+/// No file is read whole past this, whatever a guest says of its size.
+const CONTENT_MAX: usize = 64 * 1024 * 1024;
+
+/// Frames that may wait to be written. Past that, whoever has more waits.
+const OUTBOX: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+    reader: JoinHandle<()>,
+    writer: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    outbox: mpsc::Sender<Vec<u8>>,
+    operations: Mutex<Operations>,
+    next_id: AtomicU32,
+    alive: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Operations {
+    waiting: HashMap<u32, Waiting>,
+    /// Why the link ended; no operation can begin after.
+    ended: Option<String>,
+}
+
+/// An operation as the reader knows it.
+#[derive(Debug, Clone)]
+struct Waiting {
+    frames: mpsc::Sender<FromGuest>,
+    /// Bytes of input that the guest still has room for.
+    room: Arc<Semaphore>,
+}
+
+impl Link {
+    /// Greets the guest at the other end of `stream`, and waits until it stands.
+    pub(crate) async fn establish(stream: UnixStream, init: Init) -> Result<Link, BackendError> {
+        let (read, mut write) = stream.into_split();
+        let mut frame = Vec::new();
+        wire::encode(&ToGuest::Init(init), &mut frame).map_err(|error| setup("greeting the guest", &error))?;
+        write.write_all(&frame).await.map_err(|error| setup("greeting the guest", &error))?;
+        let mut frames = Frames { read, buffer: Vec::new(), used: 0 };
+        match frames.next().await.map_err(|why| setup("waiting for the guest", &why))? {
+            FromGuest::Hello { version: wire::VERSION } => {}
+            FromGuest::Hello { version } => {
+                return Err(setup("greeting the guest", &format!("it speaks version {version}")));
+            }
+            FromGuest::Broken { step, errno } => {
+                return Err(setup(&step, &std::io::Error::from_raw_os_error(errno)));
+            }
+            _ => return Err(setup("greeting the guest", &"it began out of turn")),
+        }
+        let (outbox, frames_out) = mpsc::channel(OUTBOX);
+        let shared = Arc::new(Shared {
+            outbox,
+            operations: Mutex::default(),
+            next_id: AtomicU32::new(1),
+            alive: AtomicBool::new(true),
+        });
+        let reader = tokio::spawn(read_frames(frames, Arc::clone(&shared)));
+        let writer = tokio::spawn(write_frames(write, frames_out));
+        Ok(Link { shared, reader, writer })
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.shared.alive.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn start(&self, program: Program, cpu_seconds: u64) -> Result<Started, BackendError> {
+        let operation = self.begin()?;
+        let id = operation.id;
+        let start = Start { source: program.source, env: program.env, cwd: program.cwd, cpu_seconds };
+        operation.send(&ToGuest::Start { id, start }).await?;
+        let mut writer = Writer { id, room: Arc::clone(&operation.room), shared: Arc::clone(&self.shared) };
+        let stdin = match program.stdin {
+            Stdin::Live => Some(writer),
+            Stdin::Whole(bytes) if bytes.len() <= wire::INPUT_WINDOW => {
+                writer.write(&bytes).await?;
+                None
+            }
+            // More than the guest takes at once: whoever waits for the program must not wait for this.
+            Stdin::Whole(bytes) => {
+                tokio::spawn(async move { writer.write(&bytes).await });
+                None
+            }
+        };
+        Ok(Started { operation, stdin })
+    }
+
+    pub(crate) async fn read(&self, path: &str, range: Range) -> Result<Content, BackendError> {
+        let mut operation = self.begin()?;
+        operation.send(&ToGuest::Read { id: operation.id, path: path.to_owned(), range }).await?;
+        let most = usize::try_from(range.length).unwrap_or(usize::MAX).min(CONTENT_MAX);
+        let mut bytes = Vec::new();
+        loop {
+            match operation.next().await? {
+                FromGuest::Content { bytes: more, .. } if bytes.len() + more.len() <= most => bytes.extend(more),
+                FromGuest::Read { size, .. } => return Ok(Content { bytes, size }),
+                other => return Err(operation.refusal(other)),
+            }
+        }
+    }
+
+    pub(crate) async fn write(&self, path: &str, bytes: &[u8]) -> Result<(), BackendError> {
+        let mut operation = self.begin()?;
+        operation.send(&ToGuest::Write { id: operation.id, path: path.to_owned() }).await?;
+        operation.send_input(bytes).await?;
+        match operation.next().await? {
+            FromGuest::Done { .. } => Ok(()),
+            other => Err(operation.refusal(other)),
+        }
+    }
+
+    pub(crate) async fn list(&self, path: &str, depth: u32, entries_max: u32) -> Result<Listing, BackendError> {
+        let mut operation = self.begin()?;
+        operation.send(&ToGuest::List { id: operation.id, path: path.to_owned(), depth, entries_max }).await?;
+        let mut entries = Vec::new();
+        loop {
+            match operation.next().await? {
+                FromGuest::Entries { entries: more, .. } if entries.len() + more.len() <= entries_max as usize => {
+                    entries.extend(more);
+                }
+                FromGuest::Listed { truncated, .. } => return Ok(Listing { entries, truncated }),
+                other => return Err(operation.refusal(other)),
+            }
+        }
+    }
+
+    fn begin(&self) -> Result<Operation, BackendError> {
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let (frames, receiver) = mpsc::channel(QUEUE);
+        let room = Arc::new(Semaphore::new(wire::INPUT_WINDOW));
+        let mut operations = self.shared.operations();
+        if let Some(why) = &operations.ended {
+            return Err(BackendError::Lost { why: why.clone() });
+        }
+        operations.waiting.insert(id, Waiting { frames, room: Arc::clone(&room) });
+        Ok(Operation { id, receiver, room, shared: Arc::clone(&self.shared), done: false })
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Both halves of the stream go with it, which the guest takes as its end.
+        self.reader.abort();
+        self.writer.abort();
+        self.shared.end("it was closed".to_owned());
+    }
+}
+
+impl Shared {
+    fn operations(&self) -> std::sync::MutexGuard<'_, Operations> {
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, why: String) {
+        self.alive.store(false, Ordering::Release);
+        let mut operations = self.operations();
+        operations.ended.get_or_insert(why);
+        // Their receivers see the end once they have taken what was already sent.
+        for (_, waiting) in operations.waiting.drain() {
+            waiting.room.close();
+        }
+    }
+
+    async fn send(&self, message: &ToGuest) -> Result<(), BackendError> {
+        let frame = encode(message)?;
+        self.outbox.send(frame).await.map_err(|_| BackendError::Lost { why: self.why_ended() })
+    }
+
+    /// Sends from where nobody can wait, such as a drop.
+    fn send_behind(self: &Arc<Self>, message: &ToGuest) {
+        let Ok(frame) = encode(message) else { return };
+        let Err(mpsc::error::TrySendError::Full(frame)) = self.outbox.try_send(frame) else { return };
+        let outbox = self.outbox.clone();
+        // Without a runtime the whole server is going down, and every sandbox with it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { outbox.send(frame).await });
+        }
+    }
+
+    fn why_ended(&self) -> String {
+        self.operations().ended.clone().unwrap_or_else(|| "its guest agent is gone".to_owned())
+    }
+}
+
+/// Frames as they come off the stream.
+struct Frames {
+    read: OwnedReadHalf,
+    buffer: Vec<u8>,
+    /// Bytes at the front of the buffer that were taken already.
+    used: usize,
+}
+
+impl Frames {
+    async fn next(&mut self) -> Result<FromGuest, String> {
+        loop {
+            match wire::decode(&self.buffer[self.used..]) {
+                Ok(Some((frame, used))) => {
+                    self.used += used;
+                    return Ok(frame);
+                }
+                Ok(None) => {}
+                Err(error) => return Err(format!("its guest agent broke the protocol: {error}")),
+            }
+            self.buffer.drain(..self.used);
+            self.used = 0;
+            self.buffer.reserve(CHUNK_MAX);
+            match self.read.read_buf(&mut self.buffer).await {
+                Ok(0) => return Err("its guest agent ended".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Err(format!("its stream broke: {error}")),
+            }
+        }
+    }
+}
+
+async fn read_frames(mut frames: Frames, shared: Arc<Shared>) {
+    let why = loop {
+        let frame = match frames.next().await {
+            Ok(frame) => frame,
+            Err(why) => break why,
+        };
+        let Some(id) = operation_of(&frame) else { break "its guest agent spoke out of turn".to_owned() };
+        // An operation that nobody waits for any more was dropped; its last frames may still come.
+        let Some(waiting) = shared.operations().waiting.get(&id).cloned() else { continue };
+        if let FromGuest::Taken { bytes, .. } = frame {
+            // No guest can make the window larger than it was.
+            let taken = (bytes as usize).min(wire::INPUT_WINDOW.saturating_sub(waiting.room.available_permits()));
+            waiting.room.add_permits(taken);
+        } else {
+            let _ = waiting.frames.send(frame).await;
+        }
+    };
+    shared.end(why);
+}
+
+async fn write_frames(mut write: OwnedWriteHalf, mut frames: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
+        // A stream that cannot be written ends for the reader too, which tells everybody.
+        if write.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn encode(message: &ToGuest) -> Result<Vec<u8>, BackendError> {
+    let mut frame = Vec::new();
+    wire::encode(message, &mut frame).map_err(|error| setup("writing a frame", &error))?;
+    Ok(frame)
+}
+
+fn operation_of(frame: &FromGuest) -> Option<u32> {
+    match frame {
+        FromGuest::Hello { .. } | FromGuest::Broken { .. } => None,
+        FromGuest::Output { id, .. }
+        | FromGuest::Taken { id, .. }
+        | FromGuest::Finished { id, .. }
+        | FromGuest::Content { id, .. }
+        | FromGuest::Read { id, .. }
+        | FromGuest::Entries { id, .. }
+        | FromGuest::Listed { id, .. }
+        | FromGuest::Done { id }
+        | FromGuest::Refused { id, .. } => Some(*id),
+    }
+}
+
+/// One operation, from its first frame to its last.
+#[derive(Debug)]
+struct Operation {
+    id: u32,
+    receiver: mpsc::Receiver<FromGuest>,
+    room: Arc<Semaphore>,
+    shared: Arc<Shared>,
+    /// Its last frame has come.
+    done: bool,
+}
+
+impl Operation {
+    async fn send(&self, message: &ToGuest) -> Result<(), BackendError> {
+        self.shared.send(message).await
+    }
+
+    async fn send_input(&self, bytes: &[u8]) -> Result<(), BackendError> {
+        for chunk in bytes.chunks(CHUNK_MAX) {
+            self.send(&ToGuest::Input { id: self.id, bytes: chunk.to_vec() }).await?;
+        }
+        self.send(&ToGuest::InputEnd { id: self.id }).await
+    }
+
+    async fn next(&mut self) -> Result<FromGuest, BackendError> {
+        match self.receiver.recv().await {
+            Some(frame) => {
+                self.done = is_last(&frame);
+                Ok(frame)
+            }
+            None => Err(BackendError::Lost { why: self.shared.why_ended() }),
+        }
+    }
+
+    /// What an unexpected frame means: a refusal, or a guest that does not keep to the protocol.
+    fn refusal(&self, frame: FromGuest) -> BackendError {
+        match frame {
+            FromGuest::Refused { error, .. } => BackendError::File(error),
+            _ => {
+                self.shared.end("its guest agent answered out of turn".to_owned());
+                BackendError::Lost { why: self.shared.why_ended() }
+            }
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        self.shared.operations().waiting.remove(&self.id);
+        self.room.close();
+        if !self.done {
+            self.shared.send_behind(&ToGuest::Stop { id: self.id });
+        }
+    }
+}
+
+fn is_last(frame: &FromGuest) -> bool {
+    !matches!(frame, FromGuest::Output { .. } | FromGuest::Content { .. } | FromGuest::Entries { .. })
+}
+
+/// A program that was started. Dropping it stops it, as dropping any operation does.
+#[derive(Debug)]
+pub(crate) struct Started {
+    operation: Operation,
+    stdin: Option<Writer>,
+}
+
+impl Started {
+    pub(crate) async fn next(&mut self) -> Result<Event, BackendError> {
+        match self.operation.next().await? {
+            FromGuest::Output { stream, bytes, .. } => Ok(Event::Output { stream, bytes }),
+            FromGuest::Finished { finish, .. } => Ok(Event::Finished(finish)),
+            other => Err(self.operation.refusal(other)),
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if !self.operation.done {
+            self.operation.shared.send_behind(&ToGuest::Stop { id: self.operation.id });
+        }
+    }
+
+    pub(crate) fn stdin(&mut self) -> Option<Box<dyn StdinWriter>> {
+        self.stdin.take().map(|writer| Box::new(writer) as Box<dyn StdinWriter>)
+    }
+}
+
+/// Standard input on its way to a program, never more than the window ahead of it.
+#[derive(Debug)]
+struct Writer {
+    id: u32,
+    room: Arc<Semaphore>,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
+        for chunk in bytes.chunks(CHUNK_MAX) {
+            // Closed when the program is over: nobody reads any more, which is no failure of the writer's.
+            let Ok(room) = self.room.acquire_many(chunk.len() as u32).await else { return Ok(()) };
+            room.forget();
+            self.shared.send(&ToGuest::Input { id: self.id, bytes: chunk.to_vec() }).await?;
+        }
+        Ok(())
+    }
+}
+
+impl StdinWriter for Writer {
+    fn write(&mut self, bytes: Vec<u8>) -> Later<'_, ()> {
+        Box::pin(async move { Writer::write(self, &bytes).await })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.send_behind(&ToGuest::InputEnd { id: self.id });
+    }
+}
+
+/// Whether a finish looks like the work of the kernel's out-of-memory killer: a kill, or a shell's report of one.
+pub(crate) fn was_killed(finish: &Finish) -> bool {
+    use belljar_core::Exit;
+    matches!(finish.exit, Exit::Signal(9) | Exit::Code(137))
+}
+
+fn setup(step: &str, why: &dyn std::fmt::Display) -> BackendError {
+    BackendError::Setup { step: step.to_owned(), why: why.to_string() }
+}

@@ -1,0 +1,107 @@
+//! The jail process, from the host's side.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use belljar_core::BackendError;
+use belljar_core::wire::{self, JailReply, JailRequest, Open, Setup};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Mutex;
+
+use super::setup;
+use crate::sys;
+
+static JAIL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-jail"));
+static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-guest"));
+
+const REPLY_MAX: usize = 4096;
+
+/// Why there is no jail: the step that failed and the kernel's word for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) step: String,
+    pub(super) errno: i32,
+}
+
+#[derive(Debug)]
+pub(super) struct Jail {
+    /// One request at a time; `None` only while dropping.
+    control: Option<Mutex<AsyncFd<OwnedFd>>>,
+    process: Child,
+    landlock_abi: u32,
+    alive: AtomicBool,
+}
+
+impl Jail {
+    /// Starts the jail and waits for its root to stand: a few milliseconds, once per server. Inside a runtime.
+    pub(super) fn start(plan: &Setup) -> Result<Jail, Refusal> {
+        let at = |step: &'static str| {
+            move |error: std::io::Error| Refusal { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(0) }
+        };
+        let jail = sys::memory_file("belljar-jail", JAIL).map_err(at("keeping the jail in memory"))?;
+        let guest = sys::memory_file("belljar-guest", GUEST).map_err(at("keeping the guest in memory"))?;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(std::io::Error::from)
+            .map_err(at("making a control socket"))?;
+        let process = sys::start_jail(&jail, &theirs, &guest).map_err(at("starting the jail"))?;
+        drop(theirs);
+        // From here on dropping it ends the process.
+        let mut jail = Jail { control: None, process, landlock_abi: 0, alive: AtomicBool::new(true) };
+
+        let body = wire::encode_body(plan).map_err(|_| Refusal { step: "writing the plan".to_owned(), errno: 0 })?;
+        sys::send(ours.as_fd(), &body, &[]).map_err(at("sending the plan"))?;
+        let mut buffer = [0; REPLY_MAX];
+        let (length, _) = sys::receive(ours.as_fd(), &mut buffer).map_err(at("waiting for the jail"))?;
+        match wire::decode_body(&buffer[..length]) {
+            Ok(JailReply::Ready { landlock_abi }) => jail.landlock_abi = landlock_abi,
+            Ok(JailReply::Failed { step, errno }) => return Err(Refusal { step, errno }),
+            _ => return Err(Refusal { step: "waiting for the jail, which ended".to_owned(), errno: 0 }),
+        }
+        rustix::io::ioctl_fionbio(&ours, true).map_err(|errno| at("making a control socket")(errno.into()))?;
+        let control = sys::watch(ours).map_err(at("watching the control socket"))?;
+        jail.control = Some(Mutex::new(control));
+        Ok(jail)
+    }
+
+    pub(super) fn landlock_abi(&self) -> u32 {
+        self.landlock_abi
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Opens a place. Must not be dropped half-way: the answer would be taken for the next one's.
+    pub(super) async fn open(&self, open: &Open, fds: &[BorrowedFd<'_>]) -> Result<OwnedFd, BackendError> {
+        let lost = |why: &dyn std::fmt::Display| {
+            self.alive.store(false, Ordering::Release);
+            setup("asking the jail", why)
+        };
+        let body = wire::encode_body(&JailRequest::Open(open.clone())).map_err(|error| lost(&error))?;
+        let Some(control) = &self.control else { return Err(lost(&"it is closing")) };
+        let control = control.lock().await;
+        sys::send(control.get_ref().as_fd(), &body, fds).map_err(|error| lost(&error))?;
+        let mut buffer = [0; REPLY_MAX];
+        let (length, fd) = control
+            .async_io(Interest::READABLE, |socket| sys::receive(socket.as_fd(), &mut buffer))
+            .await
+            .map_err(|error| lost(&error))?;
+        match (wire::decode_body(&buffer[..length]), fd) {
+            (Ok(JailReply::Opened), Some(first_process)) => Ok(first_process),
+            (Ok(JailReply::Failed { step, errno }), _) => Err(setup(&step, &std::io::Error::from_raw_os_error(errno))),
+            _ => Err(lost(&"it ended")),
+        }
+    }
+}
+
+impl Drop for Jail {
+    fn drop(&mut self) {
+        // It ends when its socket closes, and the kernel ends its sandboxes then; the kill is for one that hangs.
+        drop(self.control.take());
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,209 @@
+//! Namespaces, seccomp, landlock, cgroups and limits on the host's own kernel: the default on Linux.
+//!
+//! ```text
+//! Native ──▶ jail (one process, single thread) ──▶ sandbox: guest agent as pid 1 ──▶ programs
+//!    │          mounts, namespaces, sealing
+//!    └──▶ cgroups, host ids, the stream to each guest
+//! ```
+
+mod cgroup;
+mod ids;
+mod interpreters;
+mod jail;
+mod layout;
+mod place;
+mod probe;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belljar_core::wire::{CgroupEntry, Init, Open};
+use belljar_core::{
+    Backend, BackendError, Capabilities, Content, Event, Exit, Isolation, Later, Listing, Probe, Program, Range,
+    Running, Sandbox, Spec, StdinWriter,
+};
+use tokio::net::UnixStream;
+
+use self::cgroup::{Cgroups, Group};
+use self::ids::Ids;
+use self::interpreters::Interpreters;
+use self::jail::Jail;
+use self::place::Place;
+use crate::link::{self, Link, Started};
+use crate::registry::Host;
+use crate::sys;
+
+#[derive(Debug)]
+pub(crate) struct Native {
+    interpreters: Interpreters,
+    cgroups: Arc<Cgroups>,
+    ids: Option<Arc<Ids>>,
+    jail: Mutex<Result<Arc<Jail>, jail::Refusal>>,
+}
+
+impl Native {
+    pub(crate) fn start(host: &Host) -> Native {
+        let interpreters = Interpreters::find(host);
+        let jail = Jail::start(&layout::plan(&interpreters)).map(Arc::new);
+        Native {
+            cgroups: Arc::new(Cgroups::find()),
+            // Root gives each sandbox a host user of its own; anybody else has only the one.
+            ids: sys::is_admin().then(|| Arc::new(Ids::default())),
+            jail: Mutex::new(jail),
+            interpreters,
+        }
+    }
+
+    /// The jail, started anew if it was killed.
+    fn jail(&self) -> Result<Arc<Jail>, BackendError> {
+        let mut jail = self.jail.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(&*jail, Ok(jail) if jail.is_alive()) {
+            *jail = Jail::start(&layout::plan(&self.interpreters)).map(Arc::new);
+        }
+        jail.as_ref().map(Arc::clone).map_err(probe::explain)
+    }
+
+    async fn open_place(&self, spec: &Spec) -> Result<NativeSandbox, BackendError> {
+        let jail = self.jail()?;
+        let limits = &spec.limits;
+        let group = self.cgroups.create(limits).map_err(|error| setup("making a cgroup", &error))?;
+        let id = self.ids.as_ref().map(Ids::lease);
+        let holds_memory = group.as_ref().is_some_and(Group::holds_memory);
+        let open = Open {
+            host_id: id.as_ref().map(|id| id.number()),
+            cgroups: group.as_ref().map_or(CgroupEntry::JoinTasks, Group::entry),
+            disk_bytes: limits.disk_bytes,
+            // The guest agent and the runner beside each program are not the caller's.
+            processes: limits.processes + 2,
+            open_files: limits.open_files,
+            data_bytes: (!holds_memory).then_some(limits.memory_bytes),
+        };
+        let (ours, guests) =
+            std::os::unix::net::UnixStream::pair().map_err(|error| setup("making a stream", &error))?;
+        let isolation = self.isolation(&jail, group.as_ref(), id.is_some());
+        let place = Place::open(&jail, &open, guests, group, id).await?;
+        ours.set_nonblocking(true).map_err(|error| setup("making a stream", &error))?;
+        let ours = UnixStream::from_std(ours).map_err(|error| setup("making a stream", &error))?;
+        let init = Init {
+            env: layout::environment(&self.interpreters, &spec.env),
+            watch_memory_bytes: (!holds_memory).then_some(limits.memory_bytes),
+        };
+        let link = Link::establish(ours, init).await?;
+        Ok(NativeSandbox { link, place, isolation, cpus: limits.cpu_milli.div_ceil(1000) })
+    }
+
+    fn isolation(&self, jail: &Jail, group: Option<&Group>, own_id: bool) -> Isolation {
+        Isolation {
+            backend: self.name().to_owned(),
+            namespaces: "user pid mount net ipc uts cgroup time".to_owned(),
+            seccomp: "allow-list".to_owned(),
+            landlock: match jail.landlock_abi() {
+                0 => "none: this kernel has no landlock".to_owned(),
+                abi => format!("abi {abi}"),
+            },
+            cgroup: group
+                .map_or_else(|| format!("none: {}; rlimits instead", self.cgroups.why_none()), Group::describe),
+            network: "none".to_owned(),
+            user: if own_id { "own host uid" } else { "the server's uid" }.to_owned(),
+        }
+    }
+}
+
+impl Backend for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn probe(&self) -> Probe {
+        probe::probe(self.jail(), &self.cgroups, &self.interpreters, self.ids.is_some())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { languages: self.interpreters.languages() }
+    }
+
+    fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>> {
+        Box::pin(async move { Ok(Box::new(self.open_place(spec).await?) as Box<dyn Sandbox>) })
+    }
+}
+
+#[derive(Debug)]
+struct NativeSandbox {
+    // Before `place`: the guest sees the end of its stream before it is killed.
+    link: Link,
+    place: Place,
+    isolation: Isolation,
+    cpus: u32,
+}
+
+impl Sandbox for NativeSandbox {
+    fn isolation(&self) -> &Isolation {
+        &self.isolation
+    }
+
+    fn start(&self, program: Program) -> Later<'_, Box<dyn Running>> {
+        Box::pin(async move {
+            // A backstop only: the engine ends the program at its wall limit, by then it cannot have used more.
+            let cpu_seconds = (program.wall.as_secs() + 2) * u64::from(self.cpus);
+            let started = self.link.start(program, cpu_seconds).await?;
+            Ok(Box::new(NativeRunning { started, watcher: self.place.watcher() }) as Box<dyn Running>)
+        })
+    }
+
+    fn read<'a>(&'a self, path: &'a str, range: Range) -> Later<'a, Content> {
+        Box::pin(self.link.read(path, range))
+    }
+
+    fn write<'a>(&'a self, path: &'a str, bytes: Vec<u8>) -> Later<'a, ()> {
+        Box::pin(async move { self.link.write(path, &bytes).await })
+    }
+
+    fn list<'a>(&'a self, path: &'a str, depth: u32, entries_max: u32) -> Later<'a, Listing> {
+        Box::pin(self.link.list(path, depth, entries_max))
+    }
+
+    fn is_alive(&self) -> bool {
+        self.link.is_alive()
+    }
+
+    fn close(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async move {
+            let NativeSandbox { link, place, .. } = *self;
+            drop(link);
+            place.destroy().await;
+            Ok(())
+        })
+    }
+}
+
+#[derive(Debug)]
+struct NativeRunning {
+    started: Started,
+    watcher: place::Watcher,
+}
+
+impl Running for NativeRunning {
+    fn next(&mut self) -> Later<'_, Event> {
+        Box::pin(async move {
+            let mut event = self.started.next().await?;
+            if let Event::Finished(finish) = &mut event
+                && link::was_killed(finish)
+                && self.watcher.killed_for_memory()
+            {
+                finish.exit = Exit::OutOfMemory;
+            }
+            Ok(event)
+        })
+    }
+
+    fn stop(&mut self) {
+        self.started.stop();
+    }
+
+    fn stdin(&mut self) -> Option<Box<dyn StdinWriter>> {
+        self.started.stdin()
+    }
+}
+
+fn setup(step: &str, why: &dyn std::fmt::Display) -> BackendError {
+    BackendError::Setup { step: step.to_owned(), why: why.to_string() }
+}

@@ -1,0 +1,112 @@
+//! One confined place as the host holds it: the handle of its first process, its cgroups and its host id.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use belljar_core::BackendError;
+use belljar_core::wire::Open;
+use rustix::process::{Signal, pidfd_send_signal};
+
+use super::cgroup::Group;
+use super::ids::Lease;
+use super::jail::Jail;
+use crate::sys;
+
+/// Dropping it ends every process inside and removes what the host holds of it, in the background.
+#[derive(Debug)]
+pub(super) struct Place {
+    remains: Option<Remains>,
+}
+
+#[derive(Debug)]
+struct Remains {
+    first_process: OwnedFd,
+    group: Option<Arc<Group>>,
+    id: Option<Lease>,
+}
+
+/// Tells of the kernel's kills, for as long as somebody asks.
+#[derive(Debug)]
+pub(super) struct Watcher(Option<Arc<Group>>);
+
+impl Watcher {
+    /// Whether the kernel killed for memory here since this was last asked.
+    pub(super) fn killed_for_memory(&self) -> bool {
+        self.0.as_ref().is_some_and(|group| group.killed_for_memory())
+    }
+}
+
+impl Place {
+    pub(super) async fn open(
+        jail: &Arc<Jail>,
+        open: &Open,
+        guests_end: UnixStream,
+        group: Option<Group>,
+        id: Option<Lease>,
+    ) -> Result<Place, BackendError> {
+        let (jail, open) = (Arc::clone(jail), open.clone());
+        // In a task of its own: a caller that goes away must not leave the jail's answer to the next one.
+        let opening = tokio::spawn(async move {
+            let mut fds = vec![guests_end.as_fd()];
+            fds.extend(group.iter().flat_map(Group::entrances));
+            match jail.open(&open, &fds).await {
+                Ok(first_process) => {
+                    Ok(Place { remains: Some(Remains { first_process, group: group.map(Arc::new), id }) })
+                }
+                Err(error) => {
+                    if let Some(group) = group {
+                        group.remove().await;
+                    }
+                    Err(error)
+                }
+            }
+        });
+        match opening.await {
+            Ok(place) => place,
+            Err(error) => Err(super::setup("opening a place", &error)),
+        }
+    }
+
+    pub(super) fn watcher(&self) -> Watcher {
+        Watcher(self.remains.as_ref().and_then(|remains| remains.group.clone()))
+    }
+
+    /// Ends everything inside and returns when nothing of it is left.
+    pub(super) async fn destroy(mut self) {
+        if let Some(remains) = self.remains.take() {
+            remains.kill();
+            remains.clear().await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(remains) = self.remains.take() else { return };
+        remains.kill();
+        // Without a runtime the server is ending; the next one tidies the cgroups.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(remains.clear());
+        }
+    }
+}
+
+impl Remains {
+    /// The first process of a pid namespace takes all others with it, and they cannot stop that.
+    fn kill(&self) {
+        let _ = pidfd_send_signal(&self.first_process, Signal::KILL);
+    }
+
+    async fn clear(self) {
+        let Remains { first_process, group, id } = self;
+        // Readable once the process is gone, which the kernel allows only when all others in the namespace are.
+        if let Ok(exit) = sys::watch(first_process) {
+            let _ = exit.readable().await;
+        }
+        if let Some(group) = group {
+            group.remove().await;
+        }
+        drop(id);
+    }
+}

@@ -1,0 +1,53 @@
+//! Every backend by name. The only file that names them all.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use belljar_core::Backend;
+
+use crate::native::Native;
+
+/// What a backend may know of the host beyond what it can see itself.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Where interpreters are looked for, as in the server's `PATH`.
+    pub path: OsString,
+    /// Never shown to a sandbox, whatever else is.
+    pub home: Option<PathBuf>,
+}
+
+/// A backend that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    Native,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownBackend(pub String);
+
+impl std::fmt::Display for UnknownBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "unknown backend {:?}; use one of: native", self.0)
+    }
+}
+
+impl std::error::Error for UnknownBackend {}
+
+impl std::str::FromStr for Choice {
+    type Err = UnknownBackend;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "native" => Ok(Choice::Native),
+            _ => Err(UnknownBackend(name.to_owned())),
+        }
+    }
+}
+
+/// Starts a backend. A host that cannot run it is found out by its `probe`, or by the first `open`.
+pub fn choose(choice: Choice, host: &Host) -> Arc<dyn Backend> {
+    match choice {
+        Choice::Native => Arc::new(Native::start(host)),
+    }
+}
