@@ -1,0 +1,235 @@
+//! One program, from its start until nothing of it is alive.
+//!
+//! ```text
+//! starting ──▶ running ──▶ finished
+//!                 │ wall, output, cancelled, closing: stop()
+//!                 ▼
+//!              stopping ──▶ finished          within the grace
+//!                 └───────▶ out of reach      past it: the sandbox must go
+//! ```
+//!
+//! Not here: whose turn it is, and what becomes of the sandbox; [`Outcome::reach`] says what is known of it.
+
+use std::time::Duration;
+
+use belljar_core::{
+    BackendError, Ending, Event, Exit, FileError, Finish, Limit, Program, Running, Sandbox, StdinWriter, Usage,
+};
+use tokio::pin;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::capture::{Capture, Kept};
+use crate::{Console, EngineError};
+
+/// How long a stopped program may take to be gone. The guest kills a tree in a few milliseconds; past this it does
+/// not answer, and waiting on would break the promise of the wall limit.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// How long a guest may take to start a program. It counts before the wall limit does, which begins with the program.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// Whether the program's place answered to the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The program is known to be gone, with all that it started.
+    Answered,
+    /// Nothing is known of it. Only closing the sandbox makes an end of it.
+    Silent,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) capture: Capture,
+    pub(crate) ending: Ending,
+    pub(crate) duration: Duration,
+    pub(crate) usage: Usage,
+    pub(crate) reach: Reach,
+}
+
+/// No program ran, as far as we know.
+#[derive(Debug)]
+pub(crate) struct NotStarted {
+    pub(crate) error: EngineError,
+    pub(crate) reach: Reach,
+}
+
+/// What may end a run before its time.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    /// Nobody waits for it any more, or the engine ends.
+    pub(crate) cancel: CancellationToken,
+    /// Its sandbox is on its way down.
+    pub(crate) closing: CancellationToken,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    Cancel,
+    Close,
+}
+
+impl Orders {
+    async fn given(&self) -> Order {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Order::Cancel,
+            () = self.closing.cancelled() => Order::Close,
+        }
+    }
+
+    /// What a caller hears whose program did not start for an order.
+    pub(crate) async fn refusal(&self) -> EngineError {
+        self.given().await.refusal()
+    }
+}
+
+impl Order {
+    fn refusal(self) -> EngineError {
+        match self {
+            Order::Cancel => EngineError::ShuttingDown,
+            Order::Close => EngineError::UnknownSandbox,
+        }
+    }
+
+    fn ending(self) -> Ending {
+        match self {
+            Order::Cancel => Ending::Cancelled,
+            Order::Close => Ending::Killed { signal: 9 },
+        }
+    }
+}
+
+/// Runs `program` to its end. Must not be dropped before that in a sandbox that is used again: drop the callers'
+/// side, give the order, and let this come to its end.
+pub(crate) async fn run(
+    sandbox: &dyn Sandbox,
+    program: Program,
+    output_bytes_max: u64,
+    console: Option<Console>,
+    orders: &Orders,
+) -> Result<Outcome, NotStarted> {
+    let wall = program.wall;
+    let mut running = start(sandbox, program, orders).await?;
+    let started = Instant::now();
+    let mut capture = Capture::new(output_bytes_max);
+    let (shown, input) = console.map(|console| (console.output, console.input)).unzip();
+    let typing = pass_on(input, running.stdin());
+    pin!(typing);
+    let mut typed = false;
+    let mut stopped: Option<Ending> = None;
+    // Rings at the wall limit, and again when the grace is over.
+    let alarm = sleep(wall);
+    pin!(alarm);
+
+    let finish = loop {
+        // In this order, so that a program that floods cannot put off its end.
+        let stop = tokio::select! {
+            biased;
+            order = orders.given(), if stopped.is_none() => order.ending(),
+            () = &mut alarm => match stopped {
+                None => Ending::Stopped { limit: Limit::Wall },
+                Some(_) => {
+                    tracing::warn!(grace = ?GRACE, "a stopped program did not finish; its sandbox goes");
+                    break None;
+                }
+            },
+            () = &mut typing, if !typed => {
+                typed = true;
+                continue;
+            }
+            event = running.next() => match event {
+                Ok(Event::Output { stream, bytes }) => {
+                    if let Some(shown) = &shown && stopped.is_none() {
+                        // Nobody has to watch to the end.
+                        let _ = shown.send((stream, bytes.clone()));
+                    }
+                    match capture.take(stream, bytes) {
+                        Kept::InPart if stopped.is_none() => Ending::Stopped { limit: Limit::Output },
+                        _ => continue,
+                    }
+                }
+                Ok(Event::Finished(finish)) => break Some(finish),
+                Err(error) => {
+                    tracing::warn!(?error, "a sandbox was lost under its program");
+                    break None;
+                }
+            },
+        };
+        stopped = Some(stop);
+        running.stop();
+        alarm.as_mut().reset(Instant::now() + GRACE);
+    };
+
+    Ok(Outcome {
+        ending: stopped.unwrap_or_else(|| ending(finish)),
+        duration: started.elapsed(),
+        usage: finish.map(|finish| finish.usage).unwrap_or_default(),
+        reach: if finish.is_some() { Reach::Answered } else { Reach::Silent },
+        capture,
+    })
+}
+
+/// Passes live input to a program until either has had enough; dropping the writer is the end of the input.
+async fn pass_on(input: Option<mpsc::Receiver<Vec<u8>>>, writer: Option<Box<dyn StdinWriter>>) {
+    let (Some(mut input), Some(mut writer)) = (input, writer) else { return };
+    while let Some(piece) = input.recv().await {
+        if writer.write(piece).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn ending(finish: Option<Finish>) -> Ending {
+    match finish.map(|finish| finish.exit) {
+        Some(Exit::Code(code)) => Ending::Exited { code },
+        Some(Exit::Signal(signal)) => Ending::Killed { signal },
+        Some(Exit::OutOfMemory) => Ending::Stopped { limit: Limit::Memory },
+        // The place went down, and all in it was killed.
+        None => Ending::Killed { signal: 9 },
+    }
+}
+
+async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Result<Box<dyn Running>, NotStarted> {
+    let starting = sandbox.start(program);
+    pin!(starting);
+    let answer = tokio::select! {
+        biased;
+        order = orders.given() => {
+            // It may have started by now without our knowing. If it answers, the run goes on to be stopped in order.
+            timeout(GRACE, &mut starting).await.map_err(|_| order.refusal())
+        }
+        answer = timeout(START_MAX, &mut starting) => answer.map_err(|_| EngineError::NotAnswering),
+    };
+    match answer {
+        Ok(Ok(running)) => Ok(running),
+        // The one path that a program comes with.
+        Ok(Err(BackendError::File(FileError { kind, .. }))) => {
+            Err(NotStarted { error: EngineError::BadCwd { kind }, reach: Reach::Answered })
+        }
+        Ok(Err(error)) => {
+            let reach = match error {
+                BackendError::Lost { .. } => Reach::Silent,
+                _ => Reach::Answered,
+            };
+            Err(NotStarted { error: told(error), reach })
+        }
+        Err(error) => Err(NotStarted { error, reach: Reach::Silent }),
+    }
+}
+
+/// A backend's failure as the engine's, the details of what no caller can act on going to the log.
+pub(crate) fn told(error: BackendError) -> EngineError {
+    match error {
+        BackendError::File(_) => EngineError::Backend(error),
+        BackendError::Lost { why } => {
+            tracing::warn!(why, "a sandbox was lost");
+            EngineError::Lost
+        }
+        BackendError::Unavailable { .. } | BackendError::Setup { .. } => {
+            tracing::error!(?error, "a sandbox refused");
+            EngineError::Backend(error)
+        }
+    }
+}

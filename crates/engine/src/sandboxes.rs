@@ -1,0 +1,342 @@
+//! The created sandboxes: whose they are, who uses them now, and when they end.
+//!
+//! ```text
+//! create ──▶ standing ──▶ closing ──▶ gone      destroyed, idle, too old, lost, doubtful, or the engine ends
+//! ```
+//!
+//! A sandbox leaves the table in the same step in which it begins to close, so that nobody finds one that is going
+//! down. Those who use it then hold [`InUse`]; they are told by `closing`, and the backend's `close` waits until the
+//! last of them has let go.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use belljar_core::{Isolation, Limits, Sandbox, State};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::seats;
+use crate::teardown::Teardowns;
+use crate::{EngineError, Principal, SandboxId, SandboxInfo, Settings};
+
+/// Shorter idle times would end a sandbox between two calls of the same agent.
+const IDLE_MIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Sandboxes {
+    table: Mutex<Table>,
+    /// A sandbox came that may end before all others.
+    arrived: Notify,
+    /// One permit for each sandbox that may stand; it comes back when nothing of the sandbox is left.
+    slots: Arc<Semaphore>,
+    teardowns: Arc<Teardowns>,
+    sandboxes_max: usize,
+    runs_per_sandbox_max: usize,
+    idle: Duration,
+    age_max: Duration,
+}
+
+#[derive(Debug)]
+struct Table {
+    standing: HashMap<SandboxId, Arc<Named>>,
+    /// False once the engine ends: what comes later is closed at once.
+    open: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) id: SandboxId,
+    owner: Principal,
+    pub(crate) limits: Limits,
+    pub(crate) isolation: Isolation,
+    idle: Duration,
+    born: Instant,
+    pub(crate) seats: Arc<Semaphore>,
+    pub(crate) closing: CancellationToken,
+    place: Arc<RwLock<Option<Place>>>,
+    activity: Mutex<Activity>,
+    runs: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Place {
+    sandbox: Box<dyn Sandbox>,
+    slot: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+struct Activity {
+    users: usize,
+    last: Instant,
+}
+
+impl Named {
+    fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When it ends if nothing uses it from `now` on; while it is used, that moves with `now`.
+    fn ends(&self, now: Instant, age_max: Duration) -> Instant {
+        let activity = self.activity();
+        let last = if activity.users > 0 { now } else { activity.last };
+        later(last, self.idle).min(later(self.born, age_max))
+    }
+
+    fn info(&self, now: Instant, age_max: Duration) -> SandboxInfo {
+        SandboxInfo {
+            id: self.id.clone(),
+            limits: self.limits,
+            isolation: self.isolation.clone(),
+            idle: self.idle,
+            expires_in: self.ends(now, age_max).saturating_duration_since(now),
+            age: now.saturating_duration_since(self.born),
+            runs: self.runs.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// An operator may write "for ever" as a duration that no clock can hold.
+fn later(from: Instant, by: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+    from.checked_add(by).unwrap_or_else(|| from + FAR)
+}
+
+impl Sandboxes {
+    pub(crate) fn new(settings: &Settings, teardowns: Arc<Teardowns>) -> Arc<Sandboxes> {
+        Arc::new(Sandboxes {
+            table: Mutex::new(Table { standing: HashMap::new(), open: true }),
+            arrived: Notify::new(),
+            slots: Arc::new(Semaphore::new(settings.sandboxes_max.min(Semaphore::MAX_PERMITS))),
+            teardowns,
+            sandboxes_max: settings.sandboxes_max,
+            runs_per_sandbox_max: settings.runs_per_sandbox_max,
+            idle: settings.idle,
+            age_max: settings.age_max,
+        })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for one more, before it is opened.
+    pub(crate) fn slot(&self) -> Result<OwnedSemaphorePermit, EngineError> {
+        let max = self.sandboxes_max;
+        self.slots.clone().try_acquire_owned().map_err(|_| EngineError::TooManySandboxes { max })
+    }
+
+    pub(crate) fn add(
+        &self,
+        owner: &Principal,
+        id: SandboxId,
+        limits: Limits,
+        idle: Option<Duration>,
+        sandbox: Box<dyn Sandbox>,
+        slot: OwnedSemaphorePermit,
+    ) -> Result<SandboxInfo, EngineError> {
+        let now = Instant::now();
+        let named = Arc::new(Named {
+            id,
+            owner: owner.clone(),
+            limits,
+            isolation: sandbox.isolation().clone(),
+            idle: idle.unwrap_or(self.idle).max(IDLE_MIN).min(self.age_max),
+            born: now,
+            seats: seats(self.runs_per_sandbox_max),
+            closing: CancellationToken::new(),
+            place: Arc::new(RwLock::new(Some(Place { sandbox, slot }))),
+            activity: Mutex::new(Activity { users: 0, last: now }),
+            runs: AtomicU64::new(0),
+        });
+        let info = named.info(now, self.age_max);
+        let mut table = self.table();
+        if !table.open {
+            drop(table);
+            self.close(&named);
+            return Err(EngineError::ShuttingDown);
+        }
+        table.standing.insert(named.id.clone(), named);
+        drop(table);
+        self.arrived.notify_one();
+        Ok(info)
+    }
+
+    /// Finds a sandbox and holds on to it.
+    pub(crate) fn take(self: &Arc<Self>, who: &Principal, id: &str) -> Result<InUse, EngineError> {
+        let now = Instant::now();
+        let table = self.table();
+        let named = table.find(who, id)?.clone();
+        // Not swept yet, and already over.
+        if named.ends(now, self.age_max) <= now {
+            return Err(EngineError::UnknownSandbox);
+        }
+        let place = named.place.clone().try_read_owned().map_err(|_| EngineError::UnknownSandbox)?;
+        let place = OwnedRwLockReadGuard::try_map(place, Option::as_ref).map_err(|_| EngineError::UnknownSandbox)?;
+        named.activity().users += 1;
+        drop(table);
+        Ok(InUse { sandboxes: self.clone(), named, place, trust: Trust::Sound })
+    }
+
+    pub(crate) fn list(&self, who: &Principal) -> Vec<SandboxInfo> {
+        let now = Instant::now();
+        let mut infos: Vec<_> = self
+            .table()
+            .standing
+            .values()
+            .filter(|named| named.owner == *who)
+            .map(|named| named.info(now, self.age_max))
+            .filter(|info| !info.expires_in.is_zero())
+            .collect();
+        infos.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.id.as_str().cmp(b.id.as_str())));
+        infos
+    }
+
+    /// Takes a sandbox away from its owner; the handle is done when nothing of it is left.
+    pub(crate) fn destroy(
+        &self,
+        who: &Principal,
+        id: &str,
+    ) -> Result<JoinHandle<Result<(), EngineError>>, EngineError> {
+        let named = {
+            let mut table = self.table();
+            let named = table.find(who, id)?.clone();
+            table.standing.remove(&named.id);
+            named
+        };
+        Ok(self.close(&named))
+    }
+
+    /// Closes what is past its time, and says when to look again.
+    fn sweep(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut over = Vec::new();
+        let mut next: Option<Instant> = None;
+        self.table().standing.retain(|_, named| {
+            let ends = named.ends(now, self.age_max);
+            if ends <= now {
+                over.push(named.clone());
+                return false;
+            }
+            next = Some(next.map_or(ends, |next| next.min(ends)));
+            true
+        });
+        for named in over {
+            tracing::info!(sandbox = %named.id, owner = named.owner.as_str(), "a sandbox expired");
+            self.close(&named);
+        }
+        next
+    }
+
+    /// Closes all, and whatever is added later.
+    fn close_all(&self) {
+        let all = {
+            let mut table = self.table();
+            table.open = false;
+            std::mem::take(&mut table.standing)
+        };
+        for named in all.values() {
+            self.close(named);
+        }
+    }
+
+    /// Once for each sandbox, after it left the table.
+    fn close(&self, named: &Arc<Named>) -> JoinHandle<Result<(), EngineError>> {
+        named.closing.cancel();
+        let place = named.place.clone();
+        self.teardowns.begin(async move {
+            let place = place.write().await.take();
+            place.map(|place| (place.sandbox, place.slot))
+        })
+    }
+
+    fn close_if_standing(&self, named: &Arc<Named>) {
+        if self.table().standing.remove(&named.id).is_some() {
+            self.close(named);
+        }
+    }
+}
+
+impl Table {
+    fn find(&self, who: &Principal, id: &str) -> Result<&Arc<Named>, EngineError> {
+        self.standing.get(id).filter(|named| named.owner == *who).ok_or(EngineError::UnknownSandbox)
+    }
+}
+
+/// Closes each sandbox when its time is over, and all of them when the engine stops.
+pub(crate) async fn expire(sandboxes: Arc<Sandboxes>, stop: CancellationToken) {
+    loop {
+        // A sandbox in use counts as if its use ended now, so that `next` is never too late and the end of a use
+        // needs to wake nobody.
+        let next = sandboxes.sweep();
+        let until_next = async {
+            match next {
+                Some(next) => sleep_until(next).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = sandboxes.arrived.notified() => {}
+            () = until_next => {}
+        }
+    }
+    sandboxes.close_all();
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    Sound,
+    /// Something may be alive in it that nobody watches, or the place may be gone.
+    Doubtful,
+}
+
+/// A hold on a standing sandbox. It is not idle meanwhile, and what is in doubt when the hold ends is closed.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    sandboxes: Arc<Sandboxes>,
+    pub(crate) named: Arc<Named>,
+    place: OwnedRwLockReadGuard<Option<Place>, Place>,
+    trust: Trust,
+}
+
+impl InUse {
+    pub(crate) fn sandbox(&self) -> &dyn Sandbox {
+        &*self.place.sandbox
+    }
+
+    /// Counts a program that is about to start, and says what it will find.
+    pub(crate) fn count_run(&self) -> State {
+        match self.named.runs.fetch_add(1, Ordering::Relaxed) {
+            0 => State::Fresh,
+            _ => State::Preserved,
+        }
+    }
+
+    /// It did not start after all.
+    pub(crate) fn uncount_run(&self) {
+        self.named.runs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn doubt(&mut self) {
+        self.trust = Trust::Doubtful;
+    }
+
+    pub(crate) fn trust(&mut self) {
+        self.trust = Trust::Sound;
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if self.trust == Trust::Doubtful {
+            self.sandboxes.close_if_standing(&self.named);
+        }
+        let mut activity = self.named.activity();
+        activity.users -= 1;
+        activity.last = Instant::now();
+    }
+}

@@ -1,0 +1,44 @@
+//! Whole streams that are kept for later.
+
+use belljar_core::Stream;
+use belljar_testkit::fake::Manners;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn long_output_is_kept_for_its_owner_only() {
+    let (_, engine) = engine();
+    let run = engine.run(&me(), fresh("flood 9000\nerr e")).await.unwrap();
+    let id = run.id.as_str();
+    assert_eq!(engine.kept_output(&me(), id, Stream::Stdout).unwrap()[..], run.report.stdout[..]);
+    assert_eq!(engine.kept_output(&me(), id, Stream::Stderr).unwrap()[..], *b"e\n");
+    assert_eq!(engine.kept_output(&Principal::new("other"), id, Stream::Stdout), None);
+    assert_eq!(engine.kept_output(&me(), "run_0", Stream::Stdout), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_more_than_what_is_shown_anyway_is_kept() {
+    let (_, engine) = engine();
+    for (code, kept) in [("flood 8192", false), ("flood 8193", true), ("flood 8191\nerr x", true)] {
+        let run = engine.run(&me(), fresh(code)).await.unwrap();
+        assert_eq!(engine.kept_output(&me(), run.id.as_str(), Stream::Stdout).is_some(), kept, "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_goes_when_the_budget_is_full() {
+    let settings = Settings { kept_output_bytes_max: 30_000, ..Settings::default() };
+    let (_, engine) = engine_with(Manners::default(), settings);
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(engine.run(&me(), fresh("flood 10000")).await.unwrap().id);
+    }
+    let kept = |runs: &[belljar_engine::RunId]| -> Vec<bool> {
+        runs.iter().map(|run| engine.kept_output(&me(), run.as_str(), Stream::Stdout).is_some()).collect()
+    };
+    assert_eq!(kept(&runs), [true, true, true]);
+    runs.push(engine.run(&me(), fresh("flood 10001")).await.unwrap().id);
+    assert_eq!(kept(&runs), [false, false, true, true]);
+    runs.push(engine.run(&me(), fresh("flood 30001")).await.unwrap().id);
+    assert_eq!(kept(&runs), [false, false, true, true, false], "what can never fit drives nothing out");
+}
