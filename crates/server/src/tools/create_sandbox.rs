@@ -1,0 +1,46 @@
+//! `create_sandbox`: a place that stays between calls.
+
+use belljar_engine::{CreateRequest, Wish};
+use rmcp::model::CallToolResult;
+
+use super::{Arguments, BadArgument, Call, ToolError};
+use crate::answer;
+
+const ARGUMENTS: &[&str] = &["timeout", "env", "limits"];
+const LIMITS: &[&str] = &["memory_mb", "cpus", "processes", "open_files", "disk_mb", "output_kb"];
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+/// No number can overflow on its way to bytes; what is allowed is the engine's to say.
+const AMOUNT_MAX: u64 = 1 << 40;
+
+pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
+    let mut arguments = Arguments::new(call.arguments.take(), ARGUMENTS)?;
+    let request = CreateRequest {
+        idle: arguments.optional_seconds("timeout")?,
+        env: arguments.strings("env")?,
+        wish: wish(arguments.object("limits", LIMITS)?)?,
+    };
+    let info = call.engine.create(call.who, request).await?;
+    Ok(answer::created(&info))
+}
+
+fn wish(mut limits: Arguments) -> Result<Wish, BadArgument> {
+    let mut bytes = |name: &str, unit| -> Result<Option<u64>, BadArgument> {
+        Ok(limits.optional_whole(name, 1, AMOUNT_MAX)?.map(|amount| amount * unit))
+    };
+    let (memory_bytes, disk_bytes, output_bytes) =
+        (bytes("memory_mb", MIB)?, bytes("disk_mb", MIB)?, bytes("output_kb", KIB)?);
+    let mut amount = |name: &str| -> Result<Option<u32>, BadArgument> {
+        let amount = limits.optional_whole(name, 1, u32::MAX.into())?;
+        Ok(amount.and_then(|amount| u32::try_from(amount).ok()))
+    };
+    Ok(Wish {
+        memory_bytes,
+        processes: amount("processes")?,
+        open_files: amount("open_files")?,
+        disk_bytes,
+        output_bytes,
+        cpu_milli: limits.optional_milli("cpus")?,
+    })
+}

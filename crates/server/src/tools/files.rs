@@ -1,0 +1,71 @@
+//! `write_file`, `read_file`, `list_files`. The work is done inside the sandbox's walls.
+
+use belljar_core::{Content, Range};
+use rmcp::model::CallToolResult;
+
+use super::arguments::base64_decode;
+use super::{Arguments, BadArgument, Call, ToolError};
+use crate::answer::{self, Encoding, FilePart};
+use crate::mime;
+
+/// What is read when the caller names no length: enough for any source file, and not a context full.
+const READ_BYTES_DEFAULT: u64 = 256 * 1024;
+const READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
+const LIST_DEPTH_MAX: u64 = 16;
+const LIST_ENTRIES_MAX: u32 = 1000;
+
+pub(super) async fn write(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
+    let mut arguments = Arguments::new(call.arguments.take(), &["sandbox_id", "path", "content", "encoding"])?;
+    let sandbox = arguments.text("sandbox_id")?;
+    let path = arguments.text("path")?;
+    let content = arguments.text("content")?;
+    let bytes = match arguments.choice("encoding", &["utf-8", "base64"])? {
+        "base64" => base64_decode(&content)
+            .ok_or_else(|| BadArgument::new("content is not base64; encode it, or leave out encoding to send text"))?,
+        _ => content.into_bytes(),
+    };
+    if bytes.len() > WRITE_BYTES_MAX {
+        let sentence =
+            format!("content is longer than {WRITE_BYTES_MAX} bytes; write it in parts and join them with exec");
+        return Err(BadArgument::new(sentence).into());
+    }
+    let size = bytes.len();
+    call.engine.write(call.who, &sandbox, &path, bytes).await?;
+    Ok(answer::wrote(&path, size))
+}
+
+pub(super) async fn read(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
+    let allowed = &["sandbox_id", "path", "offset", "length", "encoding"];
+    let mut arguments = Arguments::new(call.arguments.take(), allowed)?;
+    let sandbox = arguments.text("sandbox_id")?;
+    let path = arguments.text("path")?;
+    let offset = arguments.optional_whole("offset", 0, i64::MAX as u64)?.unwrap_or(0);
+    let length = arguments.optional_whole("length", 1, READ_BYTES_MAX)?;
+    let encoding = match arguments.choice("encoding", &["auto", "utf-8", "base64"])? {
+        "utf-8" => Encoding::Utf8,
+        "base64" => Encoding::Base64,
+        _ => Encoding::Auto,
+    };
+    let range = Range { offset, length: length.unwrap_or(READ_BYTES_DEFAULT) };
+    let mut content = call.engine.read(call.who, &sandbox, &path, range).await?;
+    if encoding == Encoding::Auto && length.is_none() && is_cut_image(offset, &content) {
+        // A part of a picture shows nothing.
+        content = call.engine.read(call.who, &sandbox, &path, Range { offset, length: READ_BYTES_MAX }).await?;
+    }
+    Ok(answer::read(FilePart { path: &path, offset, content, encoding }))
+}
+
+fn is_cut_image(offset: u64, content: &Content) -> bool {
+    let read = content.bytes.len() as u64;
+    offset == 0 && read < content.size && content.size <= READ_BYTES_MAX && mime::image(&content.bytes).is_some()
+}
+
+pub(super) async fn list(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
+    let mut arguments = Arguments::new(call.arguments.take(), &["sandbox_id", "path", "depth"])?;
+    let sandbox = arguments.text("sandbox_id")?;
+    let path = arguments.optional_text("path")?.unwrap_or_else(|| ".".into());
+    let depth = arguments.optional_whole("depth", 1, LIST_DEPTH_MAX)?.unwrap_or(1);
+    let listing = call.engine.list(call.who, &sandbox, &path, depth as u32, LIST_ENTRIES_MAX).await?;
+    Ok(answer::listed(&listing))
+}

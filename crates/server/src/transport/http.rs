@@ -1,0 +1,293 @@
+//! The protocol over HTTP: `/mcp`, and `/healthz` for whoever watches the server.
+
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use belljar_engine::{Engine, Principal};
+use http_body::{Body as _, Frame, SizeHint};
+use rmcp::transport::StreamableHttpService;
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::connections::{self, Activity, Busy};
+use super::gate::{self, Names, Refusal};
+use super::has_too_many_values;
+use super::sessions::Sessions;
+use crate::auth::Tokens;
+use crate::error::ServeError;
+use crate::handler::{Handler, Hangup};
+
+/// For the whole body of a request.
+const BODY_WAIT: Duration = Duration::from_secs(30);
+/// A body above this needs one of the few places for large ones, until its request is answered.
+const BODY_BYTES_SMALL: usize = 256 * 1024;
+const LARGE_BODIES_MAX: usize = 8;
+/// A session outlasts the longest run by this much.
+const SESSION_IDLE_SPARE: Duration = Duration::from_secs(30 * 60);
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// From this revision on there are no sessions, and the header that names one means nothing.
+const FIRST_WITHOUT_SESSIONS: &[u8] = b"2026-07-28";
+
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    pub address: SocketAddr,
+    /// Who may speak. Without any, only loopback may be listened on, and everyone there is the local principal.
+    pub tokens: Option<Tokens>,
+    pub body_bytes_max: usize,
+    pub connections_max: usize,
+    /// Names besides loopback by which callers may reach us: `host` or `host:port`.
+    pub allowed_hosts: Vec<String>,
+}
+
+impl HttpSettings {
+    pub fn new(address: SocketAddr) -> HttpSettings {
+        HttpSettings {
+            address,
+            tokens: None,
+            // A file of 8 MiB in base64 is 11 MiB.
+            body_bytes_max: 16 * 1024 * 1024,
+            connections_max: 256,
+            allowed_hosts: Vec::new(),
+        }
+    }
+}
+
+/// Serves until `stop`. `on_ready` is told the address once connections are accepted.
+pub async fn serve_http(
+    engine: Engine,
+    settings: HttpSettings,
+    on_ready: impl FnOnce(SocketAddr),
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let address = settings.address;
+    if settings.tokens.is_none() && !address.ip().is_loopback() {
+        return Err(ServeError::NeedsToken(address));
+    }
+    let listen = |source| ServeError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listen)?;
+    let bound = listener.local_addr().map_err(listen)?;
+    let max = settings.connections_max.max(1);
+    let router = router(&engine, settings, bound, stop.child_token());
+    on_ready(bound);
+    connections::serve(listener, router, max, stop).await;
+    engine.shutdown().await;
+    Ok(())
+}
+
+fn router(engine: &Engine, settings: HttpSettings, bound: SocketAddr, stop: CancellationToken) -> Router {
+    let sessions = Sessions::new(engine.settings().wall_max.saturating_add(SESSION_IDLE_SPARE));
+    let config = StreamableHttpServerConfig::default()
+        // Both are checked at our gate, before the token and the body.
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_json_response(true)
+        .with_max_request_body_bytes(settings.body_bytes_max)
+        .with_cancellation_token(stop);
+    let handler = Handler::http(engine.clone());
+    let service = StreamableHttpService::new(move || Ok(handler.clone()), sessions.manager.clone(), config);
+
+    let own = (!bound.ip().is_unspecified()).then(|| bound.to_string());
+    let gate = Gate {
+        names: Names::new(settings.allowed_hosts.iter().map(String::as_str).chain(own.as_deref())),
+        tokens: settings.tokens,
+        sessions,
+        body_bytes_max: settings.body_bytes_max,
+        large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
+    };
+    Router::new()
+        .route_service("/mcp", service)
+        .route_layer(middleware::from_fn_with_state(Arc::new(gate), enter))
+        .route("/healthz", get(async || "ok"))
+}
+
+#[derive(Debug)]
+struct Gate {
+    names: Names,
+    tokens: Option<Tokens>,
+    sessions: Sessions,
+    body_bytes_max: usize,
+    large_bodies: Arc<Semaphore>,
+}
+
+/// The way of each request to `/mcp` through the gate, and of its answer out.
+async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
+    let who = match gate.admit(request.uri(), request.headers()) {
+        Ok(who) => who,
+        Err(refusal) => return refusal.into_response(),
+    };
+    if !gate.check_session(&who, request.headers_mut()) {
+        return (StatusCode::NOT_FOUND, "no such session; initialize a new one\n").into_response();
+    }
+    let is_json = is_json(request.headers());
+    let (request, place) = match gate.with_whole_body(request, is_json).await {
+        Ok(whole) => whole,
+        Err(refused) => return refused,
+    };
+
+    let hangup = CancellationToken::new();
+    let (mut parts, body) = request.into_parts();
+    let busy = parts.extensions.get::<Activity>().map(Activity::begin);
+    let stay = Stay { _hangup: hangup.clone().drop_guard(), _busy: busy, _place: place };
+    parts.extensions.insert(who.clone());
+    parts.extensions.insert(Hangup(hangup));
+    let response = next.run(Request::from_parts(parts, body)).await;
+
+    if let Some(id) = response.headers().get(&SESSION_ID).and_then(|id| id.to_str().ok()) {
+        gate.sessions.bind(&who, id).await;
+    }
+    if is_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        // What rmcp says of JSON that is no message.
+        return jsonrpc_error(-32600, "not a JSON-RPC 2.0 message; send jsonrpc, id, method and params");
+    }
+    response.map(|body| Body::new(Leaving { body, _stay: stay }))
+}
+
+impl Gate {
+    fn admit(&self, uri: &axum::http::Uri, headers: &HeaderMap) -> Result<Principal, Refusal> {
+        self.names.check_host(uri, headers)?;
+        self.names.check_origin(headers)?;
+        gate::principal(self.tokens.as_ref(), headers)
+    }
+
+    /// Whether the request may go on: it names no session, or one of its own. No other name goes any further.
+    fn check_session(&self, who: &Principal, headers: &mut HeaderMap) -> bool {
+        let version = headers.get(&PROTOCOL_VERSION).map(|version| version.as_bytes());
+        if version.is_some_and(|version| version >= FIRST_WITHOUT_SESSIONS) {
+            headers.remove(&SESSION_ID);
+            return true;
+        }
+        headers.get_all(&SESSION_ID).iter().all(|id| id.to_str().is_ok_and(|id| self.sessions.is_of(who, id)))
+    }
+
+    /// The request with its body in memory, and the place that a large one takes.
+    async fn with_whole_body(
+        &self,
+        request: Request,
+        is_json: bool,
+    ) -> Result<(Request, Option<OwnedSemaphorePermit>), Response> {
+        if request.method() != Method::POST {
+            return Ok((request, None));
+        }
+        let declared = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if declared.is_some_and(|length: u64| length > self.body_bytes_max as u64) {
+            return Err(self.too_large());
+        }
+        let (parts, body) = request.into_parts();
+        let (bytes, place) = match tokio::time::timeout(BODY_WAIT, self.read_body(body)).await {
+            Ok(read) => read?,
+            Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "the body took too long\n").into_response()),
+        };
+        if is_json && let Err(error) = serde_json::from_slice::<IgnoredAny>(&bytes) {
+            return Err(jsonrpc_error(-32700, &format!("not valid JSON: {error}")));
+        }
+        if has_too_many_values(&bytes) {
+            return Err(jsonrpc_error(-32600, "the message has too many values; send less at once"));
+        }
+        Ok((Request::from_parts(parts, Body::from(bytes)), place))
+    }
+
+    async fn read_body(&self, body: Body) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Response> {
+        let mut body = pin!(body);
+        let mut bytes = Vec::new();
+        let mut place = None;
+        while let Some(frame) = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await {
+            let bad = |_| (StatusCode::BAD_REQUEST, "the body could not be read\n").into_response();
+            let Ok(data) = frame.map_err(bad)?.into_data() else { continue };
+            if bytes.len() + data.len() > self.body_bytes_max {
+                return Err(self.too_large());
+            }
+            if place.is_none() && bytes.len() + data.len() > BODY_BYTES_SMALL {
+                // Never closed.
+                place = self.large_bodies.clone().acquire_owned().await.ok();
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes.into(), place))
+    }
+
+    fn too_large(&self) -> Response {
+        let sentence = format!("the body is longer than {} bytes; send less at once\n", self.body_bytes_max);
+        (StatusCode::PAYLOAD_TOO_LARGE, sentence).into_response()
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Refusal::BadHost => (StatusCode::BAD_REQUEST, "one valid Host header is needed\n").into_response(),
+            Refusal::ForeignHost => {
+                (StatusCode::FORBIDDEN, "this Host is not served; start with --allow-host to add it\n").into_response()
+            }
+            Refusal::ForeignOrigin => (StatusCode::FORBIDDEN, "this Origin may not call\n").into_response(),
+            Refusal::NoToken => {
+                let sentence = "send a token of this server: Authorization: Bearer TOKEN\n";
+                (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], sentence).into_response()
+            }
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("application/json"))
+}
+
+fn jsonrpc_error(code: i32, sentence: &str) -> Response {
+    let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": sentence}}).to_string();
+    (StatusCode::BAD_REQUEST, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// What a request holds until its answer is out, or its connection is gone; then its work is given up.
+#[derive(Debug)]
+struct Stay {
+    _hangup: DropGuard,
+    _busy: Option<Busy>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// The body of an answer on its way out.
+#[derive(Debug)]
+struct Leaving {
+    body: Body,
+    _stay: Stay,
+}
+
+impl http_body::Body for Leaving {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,546 @@
+use std::time::Instant;
+
+use belljar_engine::Settings;
+use belljar_testkit::fake::{Fake, Manners};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::*;
+
+const ANN: &str = "ann-0123456789abcdef";
+const BOB: &str = "bob-0123456789abcdef";
+const WAIT: Duration = Duration::from_secs(20);
+
+struct Server {
+    fake: Arc<Fake>,
+    address: SocketAddr,
+    stop: CancellationToken,
+    ended: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Server {
+    async fn with(change: impl FnOnce(&mut HttpSettings)) -> Server {
+        let fake = Fake::new(Manners::default());
+        let engine = Engine::new(fake.clone(), Settings::default());
+        let mut settings = HttpSettings::new("127.0.0.1:0".parse().unwrap());
+        change(&mut settings);
+        let (ready, address) = oneshot::channel();
+        let stop = CancellationToken::new();
+        let serving = serve_http(engine, settings, move |address| ready.send(address).unwrap(), stop.clone());
+        let ended = tokio::spawn(serving);
+        Server { fake, address: address.await.unwrap(), stop, ended }
+    }
+
+    async fn open() -> Server {
+        Server::with(|_| {}).await
+    }
+
+    async fn with_tokens() -> Server {
+        Server::with(|settings| settings.tokens = Some(Tokens::parse(&format!("ann:{ANN}\nbob:{BOB}")).unwrap())).await
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends exactly these bytes and reads until the server closes.
+    async fn raw(&self, bytes: &[u8]) -> Reply {
+        let mut stream = self.connect().await;
+        let _ = stream.write_all(bytes).await;
+        Reply::read(stream).await
+    }
+
+    async fn send(&self, request: &Request) -> Reply {
+        self.raw(&request.bytes()).await
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&Fake) -> bool) {
+        let since = Instant::now();
+        while !holds(&self.fake) {
+            assert!(since.elapsed() < WAIT, "{what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Reply {
+    async fn read(mut stream: TcpStream) -> Reply {
+        let mut bytes = Vec::new();
+        let _ = timeout(WAIT, stream.read_to_end(&mut bytes)).await.expect("an answer in time");
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        Reply { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    /// The JSON-RPC answer, from JSON or from the last event of a stream, chunked or not.
+    fn message(&self) -> Value {
+        let line = self.body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
+        let mut answers = line
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter(|message| message.get("result").is_some() || message.get("error").is_some());
+        answers.next_back().unwrap_or_else(|| panic!("no message in {self:?}"))
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        self.head.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        })
+    }
+}
+
+/// A request as a well-behaved client of 2026-07-28 sends it, to be spoilt by tests.
+#[derive(Clone)]
+struct Request {
+    method: &'static str,
+    target: String,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Request {
+    fn new(method: &str, name: Option<&str>, mut params: Value) -> Request {
+        params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let request = Request { method: "POST", target: "/mcp".into(), headers: Vec::new(), body }
+            .set("Host", "localhost")
+            .set("Connection", "close")
+            .set("Content-Type", "application/json")
+            .set("Accept", "application/json, text/event-stream")
+            .set("MCP-Protocol-Version", "2026-07-28")
+            .set("Mcp-Method", method);
+        match name {
+            Some(name) => request.set("Mcp-Name", name),
+            None => request,
+        }
+    }
+
+    fn list() -> Request {
+        Request::new("tools/list", None, json!({}))
+    }
+
+    fn call(tool: &str, arguments: Value) -> Request {
+        let sandbox = arguments.get("sandbox_id").and_then(Value::as_str).map(str::to_owned);
+        let request = Request::new("tools/call", Some(tool), json!({"name": tool, "arguments": arguments}));
+        match sandbox {
+            Some(sandbox) => request.set("Mcp-Param-Sandbox", &sandbox),
+            None => request,
+        }
+    }
+
+    fn run(code: &str) -> Request {
+        Request::call("run_code", json!({"language": "python", "code": code}))
+    }
+
+    /// A request of the older revisions.
+    fn old(method: &str, params: Value) -> Request {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        Request { body, ..Request::list() }.without("Mcp-Method").set("MCP-Protocol-Version", "2025-11-25")
+    }
+
+    fn initialize() -> Request {
+        let client = json!({"name": "t", "version": "1"});
+        Request::old("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}))
+    }
+
+    fn set(mut self, name: &str, value: &str) -> Request {
+        self.headers.retain(|(key, _)| !key.eq_ignore_ascii_case(name));
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    fn without(mut self, name: &str) -> Request {
+        self.headers.retain(|(key, _)| !key.eq_ignore_ascii_case(name));
+        self
+    }
+
+    fn token(self, token: &str) -> Request {
+        self.set("Authorization", &format!("Bearer {token}"))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
+        for (name, value) in &self.headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        if self.method == "POST" {
+            text += &format!("Content-Length: {}\r\n", self.body.len());
+        }
+        [text.as_bytes(), b"\r\n", self.body.as_bytes()].concat()
+    }
+}
+
+#[tokio::test]
+async fn both_revisions_are_served() {
+    let server = Server::open().await;
+    let reply = server.send(&Request::run("print hi")).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(reply.message()["result"]["content"][0]["text"], "hi\n");
+
+    let reply = server.send(&Request::initialize()).await;
+    assert_eq!(reply.message()["result"]["protocolVersion"], "2025-11-25");
+    let session = reply.header("mcp-session-id").expect("a session");
+    let old = Request::old(
+        "tools/call",
+        json!({"name": "run_code", "arguments": {"language": "python", "code": "print old"}}),
+    );
+    let reply = server.send(&old.set("Mcp-Session-Id", &session)).await;
+    assert_eq!(reply.message()["result"]["content"][0]["text"], "old\n", "{reply:?}");
+}
+
+#[tokio::test]
+async fn health_needs_nothing_and_tells_nothing_and_there_is_no_more() {
+    let server = Server::with_tokens().await;
+    let reply = server.raw(b"GET /healthz HTTP/1.1\r\nHost: any\r\nConnection: close\r\n\r\n").await;
+    assert_eq!((reply.status, reply.body.as_str()), (200, "ok"));
+    for path in ["/", "/metrics", "/health", "/debug/pprof/", "/.env", "/mcp/", "/mcp/x", "/MCP", "/healthz/", "//mcp"]
+    {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let reply = server.raw(request.as_bytes()).await;
+        assert_eq!((reply.status, reply.body.as_str()), (404, ""), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn foreign_hosts_and_origins_are_refused() {
+    let server = Server::with(|settings| settings.allowed_hosts = vec!["bell.example".into()]).await;
+    for (host, status) in [
+        ("localhost", 200),
+        ("127.0.0.1:1", 200),
+        ("bell.example", 200),
+        ("evil.test", 403),
+        ("localhost.evil.test", 403),
+        ("169.254.169.254", 403),
+        ("", 400),
+    ] {
+        assert_eq!(server.send(&Request::list().set("Host", host)).await.status, status, "Host: {host}");
+    }
+    assert_eq!(server.send(&Request::list().without("Host")).await.status, 400);
+    for (origin, status) in [
+        ("http://localhost:5173", 200),
+        ("https://bell.example", 200),
+        ("http://evil.test", 403),
+        ("null", 403),
+        ("https://localhost.evil.test", 403),
+        ("http://127.0.0.1.evil.test", 403),
+        ("file://", 403),
+        ("", 403),
+    ] {
+        assert_eq!(server.send(&Request::list().set("Origin", origin)).await.status, status, "Origin: {origin}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_needed_and_only_in_its_header() {
+    let server = Server::with_tokens().await;
+    assert_eq!(server.send(&Request::list().token(ANN)).await.status, 200);
+    assert_eq!(server.send(&Request::list().set("Authorization", &format!("bEARER {BOB}"))).await.status, 200);
+    let in_query = Request { target: format!("/mcp?access_token={ANN}"), ..Request::list() };
+    let bad = [
+        Request::list(),
+        Request::list().token("wrong-0123456789abcdef"),
+        in_query,
+        Request::list().set("Authorization", "Basic dTpw"),
+        Request::list().set("Authorization", &format!("bearer  {ANN} x")),
+        Request::list().set("Cookie", &format!("token={ANN}")),
+        Request::list().set("Authorization", ANN),
+        Request { method: "GET", ..Request::list() },
+        Request { method: "DELETE", ..Request::list() },
+    ];
+    for request in bad {
+        let reply = server.send(&request).await;
+        assert_eq!(reply.status, 401, "{:?}", request.headers);
+        assert_eq!(reply.header("www-authenticate").as_deref(), Some("Bearer"));
+        assert!(!reply.body.contains(ANN));
+    }
+}
+
+#[tokio::test]
+async fn without_tokens_only_loopback_is_listened_on() {
+    let engine = Engine::new(Fake::new(Manners::default()), Settings::default());
+    let settings = HttpSettings::new("0.0.0.0:0".parse().unwrap());
+    let refused = serve_http(engine, settings, |_| panic!("listening"), CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(refused, ServeError::NeedsToken(_)));
+    assert!(refused.to_string().contains("--token-file"));
+}
+
+#[tokio::test]
+async fn one_principal_does_not_see_another() {
+    let server = Server::with_tokens().await;
+    let created = server.send(&Request::call("create_sandbox", json!({})).token(ANN)).await.message();
+    let sandbox = created["result"]["structuredContent"]["sandbox_id"].as_str().unwrap().to_owned();
+    let write = json!({"sandbox_id": sandbox, "path": "secret", "content": "ann's"});
+    assert_eq!(server.send(&Request::call("write_file", write).token(ANN)).await.message()["result"]["isError"], false);
+    let uri = format!("belljar://{sandbox}/secret");
+    let resource = Request::new("resources/read", Some(&uri), json!({"uri": uri}));
+    let own = server.send(&resource.clone().token(ANN)).await.message();
+    assert_eq!(own["result"]["contents"][0]["text"], "ann's", "{own}");
+
+    let read = Request::call("read_file", json!({"sandbox_id": sandbox, "path": "secret"}));
+    let destroy = Request::call("destroy_sandbox", json!({"sandbox_id": sandbox}));
+    for request in [read, destroy] {
+        let answer = server.send(&request.token(BOB)).await.message();
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        assert!(answer["result"]["content"][0]["text"].as_str().unwrap().starts_with("error: no such sandbox"));
+    }
+    assert_eq!(server.send(&resource.token(BOB)).await.message()["error"]["code"], -32602);
+    let list = Request::new("resources/list", None, json!({}));
+    assert_eq!(server.send(&list.clone().token(BOB)).await.message()["result"]["resources"], json!([]));
+    let mine = server.send(&list.token(ANN)).await.message();
+    assert_eq!(mine["result"]["resources"][0]["uri"], format!("belljar://{sandbox}/"));
+}
+
+#[tokio::test]
+async fn a_session_is_bound_to_its_principal() {
+    let server = Server::with_tokens().await;
+    let session = server.send(&Request::initialize().token(ANN)).await.header("mcp-session-id").unwrap();
+    let list = Request::old("tools/list", json!({})).set("Mcp-Session-Id", &session);
+    assert_eq!(server.send(&list.clone().token(ANN)).await.status, 200);
+    assert_eq!(server.send(&list.clone().token(BOB)).await.status, 404);
+    assert_eq!(server.send(&Request::initialize().set("Mcp-Session-Id", &session).token(BOB)).await.status, 404);
+    for method in ["GET", "DELETE"] {
+        assert_eq!(server.send(&Request { method, ..list.clone() }.token(BOB)).await.status, 404, "{method}");
+    }
+    let modern = Request::initialize().set("Mcp-Session-Id", &session).set("MCP-Protocol-Version", "2026-07-28");
+    let reply = server.send(&modern.token(BOB)).await;
+    assert_ne!(reply.header("mcp-session-id"), Some(session.clone()), "{reply:?}");
+    assert_eq!(server.send(&list.clone().token(ANN)).await.status, 200, "still there");
+    assert_eq!(server.send(&Request { method: "DELETE", ..list.clone() }.token(ANN)).await.status, 202);
+    assert_eq!(server.send(&list.token(ANN)).await.status, 404);
+}
+
+#[tokio::test]
+async fn header_and_body_must_agree() {
+    let server = Server::open().await;
+    let run = Request::run("print no");
+    let sandbox = Request::call("exec", json!({"sandbox_id": "sb_1", "command": "x"}));
+    for request in [
+        run.clone().set("Mcp-Method", "tools/list").set("Mcp-Name", ""),
+        run.clone().set("Mcp-Name", "harmless"),
+        run.clone().set("MCP-Protocol-Version", "2025-03-26"),
+        run.clone().set("Mcp-Name", "=?base64?!!!?="),
+        run.clone().without("Mcp-Method"),
+        run.set("Mcp-Param-Sandbox", "sb_2"),
+        sandbox.clone().set("Mcp-Param-Sandbox", "sb_2"),
+        sandbox.without("Mcp-Param-Sandbox"),
+    ] {
+        let reply = server.send(&request).await;
+        assert_eq!(reply.status, 400, "{:?} gave {reply:?}", request.headers);
+        assert_eq!(reply.message()["error"]["code"], -32020, "{reply:?}");
+    }
+    assert_eq!(server.fake.started(), 0);
+}
+
+#[tokio::test]
+async fn bad_bodies_are_told_as_json_rpc() {
+    let server = Server::open().await;
+    for (body, code) in
+        [("{", -32700), ("", -32700), ("[]", -32600), ("null", -32600), (r#"{"jsonrpc":"2.0"}"#, -32600)]
+    {
+        let reply = server.send(&Request { body: body.into(), ..Request::list() }).await;
+        assert_eq!((reply.status, reply.message()["error"]["code"].as_i64()), (400, Some(code)), "{body:?}");
+    }
+    assert_eq!(server.send(&Request::list().set("Content-Type", "text/plain")).await.status, 415);
+    assert_eq!(server.send(&Request::list().set("Accept", "text/html")).await.status, 406);
+    let unknown = Request::new("no/such", None, json!({}));
+    let reply = server.send(&unknown).await;
+    assert_eq!((reply.status, reply.message()["error"]["code"].as_i64()), (404, Some(-32601)));
+    let gone = server.send(&Request::new("initialize", None, json!({}))).await;
+    assert_eq!((gone.status, gone.message()["error"]["code"].as_i64()), (404, Some(-32601)), "no handshake there");
+    let prompts = server.send(&Request::new("prompts/list", None, json!({}))).await;
+    assert_eq!(prompts.message()["error"]["code"], -32601);
+}
+
+#[tokio::test]
+async fn a_body_has_a_limit_declared_or_not() {
+    let server = Server::with(|settings| settings.body_bytes_max = 10_000).await;
+    let big = Request { body: " ".repeat(10_001), ..Request::list() };
+    assert_eq!(server.send(&big).await.status, 413);
+    let head = String::from_utf8(Request { body: String::new(), ..Request::list() }.bytes()).unwrap();
+    let mut chunked = head.replace("Content-Length: 0", "Transfer-Encoding: chunked").into_bytes();
+    for _ in 0..20 {
+        chunked.extend_from_slice(b"3e8\r\n");
+        chunked.extend_from_slice(&[b' '; 1000]);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    chunked.extend_from_slice(b"0\r\n\r\n");
+    assert_eq!(server.raw(&chunked).await.status, 413);
+    let fits = Request { body: format!("{}{}", Request::list().body, " ".repeat(5000)), ..Request::list() };
+    assert_eq!(server.send(&fits).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_eight_mebibyte_file_fits() {
+    use base64::Engine as _;
+    let server = Server::open().await;
+    let created = server.send(&Request::call("create_sandbox", json!({}))).await.message();
+    let sandbox = created["result"]["structuredContent"]["sandbox_id"].clone();
+    let content = base64::engine::general_purpose::STANDARD.encode(vec![1; 8 * 1024 * 1024]);
+    let write = json!({"sandbox_id": sandbox, "path": "big", "content": content, "encoding": "base64"});
+    let answer = server.send(&Request::call("write_file", write)).await.message();
+    assert_eq!(answer["result"]["structuredContent"]["size"], 8 * 1024 * 1024, "{answer}");
+}
+
+#[tokio::test]
+async fn hanging_up_kills_the_program_in_every_revision() {
+    let server = Server::open().await;
+    let session = server.send(&Request::initialize()).await.header("mcp-session-id").unwrap();
+    let arguments = json!({"language": "python", "code": "sleep 60000"});
+    let old = Request::old("tools/call", json!({"name": "run_code", "arguments": arguments}));
+    let mut with_progress = Request::run("sleep 60000");
+    with_progress.body = with_progress.body.replace("\"_meta\":{", "\"_meta\":{\"progressToken\":\"p\",");
+    for request in [Request::run("sleep 60000"), with_progress, old.set("Mcp-Session-Id", &session)] {
+        let mut stream = server.connect().await;
+        stream.write_all(&request.bytes()).await.unwrap();
+        server.until("it runs", |fake| fake.programs() == 1).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let since = Instant::now();
+        drop(stream);
+        server.until("it is killed", |fake| fake.programs() == 0).await;
+        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_session_cancels_by_notification() {
+    let server = Server::open().await;
+    let session = server.send(&Request::initialize()).await.header("mcp-session-id").unwrap();
+    let arguments = json!({"language": "python", "code": "sleep 60000"});
+    let run = Request::old("tools/call", json!({"name": "run_code", "arguments": arguments}));
+    let mut stream = server.connect().await;
+    stream.write_all(&run.set("Mcp-Session-Id", &session).bytes()).await.unwrap();
+    server.until("it runs", |fake| fake.programs() == 1).await;
+    let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}).to_string();
+    let cancel = Request { body, ..Request::old("", json!({})).set("Mcp-Session-Id", &session) };
+    assert_eq!(server.send(&cancel).await.status, 202);
+    server.until("it is killed", |fake| fake.programs() == 0).await;
+}
+
+#[tokio::test]
+async fn progress_streams_before_the_answer() {
+    let server = Server::open().await;
+    let mut request = Request::run("sleep 2300\nprint done");
+    request.body = request.body.replace("\"_meta\":{", "\"_meta\":{\"progressToken\":\"p\",");
+    let reply = server.send(&request).await;
+    assert_eq!(reply.body.matches("notifications/progress").count(), 2, "{reply:?}");
+    assert!(reply.body.rfind("notifications/progress") < reply.body.find("\"result\""), "{reply:?}");
+}
+
+#[tokio::test]
+async fn slow_headers_keep_nobody_out() {
+    let server = Server::with(|settings| settings.connections_max = 32).await;
+    let mut slow = Vec::new();
+    for _ in 0..100 {
+        let mut stream = server.connect().await;
+        stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: a").await.unwrap();
+        slow.push(stream);
+    }
+    let since = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(server.send(&Request::run("print in")).await.message()["result"]["isError"], false);
+    }
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn slow_bodies_keep_nobody_out_either() {
+    let server = Server::with(|settings| settings.connections_max = 16).await;
+    let mut slow = Vec::new();
+    for _ in 0..40 {
+        let mut stream = server.connect().await;
+        let bytes = Request::list().bytes();
+        stream.write_all(&bytes[..bytes.len() - 5]).await.unwrap();
+        slow.push(stream);
+    }
+    assert_eq!(server.send(&Request::list()).await.status, 200);
+}
+
+#[tokio::test]
+async fn work_is_not_pushed_out_by_newcomers() {
+    let server = Server::with(|settings| settings.connections_max = 4).await;
+    let mut busy = Vec::new();
+    for _ in 0..4 {
+        let mut stream = server.connect().await;
+        stream.write_all(&Request::run("sleep 1500\nprint done").bytes()).await.unwrap();
+        busy.push(stream);
+    }
+    server.until("all run", |fake| fake.programs() == 4).await;
+    assert_eq!(server.send(&Request::list()).await.status, 503);
+    for stream in busy {
+        assert_eq!(Reply::read(stream).await.message()["result"]["content"][0]["text"], "done\n");
+    }
+    assert_eq!(server.send(&Request::list()).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_closed() {
+    let server = Server::open().await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"POST /mcp HTT").await.unwrap();
+    let mut idle = server.connect().await;
+    let keep = Request::list().set("Connection", "keep-alive");
+    idle.write_all(&keep.bytes()).await.unwrap();
+    let since = Instant::now();
+    let reading = async {
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        let _ = idle.read_to_end(&mut rest).await;
+        rest
+    };
+    let rest = timeout(Duration::from_secs(15), reading).await.expect("closed");
+    assert!(since.elapsed() > Duration::from_secs(5));
+    assert!(String::from_utf8_lossy(&rest).contains("run_code"), "the idle one was answered first");
+}
+
+#[tokio::test]
+async fn stopping_ends_what_runs_and_returns() {
+    let server = Server::open().await;
+    let mut streams = Vec::new();
+    for request in [Request::run("sleep 60000"), Request::run("sleep 60000")] {
+        let mut stream = server.connect().await;
+        stream.write_all(&request.bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    let idle = server.connect().await;
+    server.until("both run", |fake| fake.programs() == 2).await;
+    let since = Instant::now();
+    server.stop.cancel();
+    timeout(Duration::from_secs(8), server.ended).await.expect("it ends").unwrap().unwrap();
+    assert!(since.elapsed() < Duration::from_secs(7), "{:?}", since.elapsed());
+    assert_eq!((server.fake.programs(), server.fake.sandboxes()), (0, 0));
+    drop(idle);
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn garbage_does_not_end_the_server() {
+    let server = Server::open().await;
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00\x01\x00"[..],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\0\0\0\0\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
+    ] {
+        let reply = server.raw(&[bytes, b"\r\n\r\n"].concat()).await;
+        assert!(reply.status == 0 || (400..500).contains(&reply.status), "{bytes:?} gave {reply:?}");
+    }
+    let long = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(200_000));
+    assert!([0, 431].contains(&server.raw(long.as_bytes()).await.status));
+    assert_eq!(server.send(&Request::list()).await.status, 200);
+}
