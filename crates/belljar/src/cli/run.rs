@@ -1,0 +1,171 @@
+//! `belljar run`: one program in a fresh sandbox, its streams passed through.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use belljar_backends::Choice;
+use belljar_core::{Ending, Language, Limit, Program, Source, State, Stdin, Stream};
+use belljar_engine::{Console, Engine, Principal, RunRequest, Settings};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::values;
+use crate::complaint::Complaint;
+use crate::wiring;
+
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// The program's file; its ending tells the language
+    #[arg(value_name = "FILE", required_unless_present = "code", conflicts_with = "code")]
+    file: Option<PathBuf>,
+    /// The program itself
+    #[arg(short, long, value_name = "CODE", requires = "language")]
+    code: Option<String>,
+    /// python, javascript or shell
+    #[arg(short, long, value_name = "LANG")]
+    language: Option<Language>,
+    /// Seconds until it is stopped
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = values::seconds)]
+    timeout: Duration,
+    /// Print the whole report as one JSON object when it has ended, instead of its output as it comes
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    /// Exits with the program's own code: 124 if it ran into its time limit, 128 + the signal if it was killed.
+    pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
+        let (language, code) = self.program()?;
+        let program = Program {
+            source: Source::Code { language, code },
+            env: Vec::new(),
+            cwd: None,
+            stdin: Stdin::Live,
+            wall: self.timeout,
+        };
+        let runtime = wiring::runtime_for_one()?;
+        let ran = runtime.block_on(run(choice, program, self.json));
+        // Standard input may still be waited for, on a thread that only its end can wake.
+        runtime.shutdown_background();
+        let ran = ran?;
+        if self.json {
+            writeln!(std::io::stdout(), "{:#}", as_json(&ran))?;
+        } else if let Some(word) = last_word(&ran) {
+            writeln!(std::io::stderr(), "belljar: {word}")?;
+        }
+        Ok(ExitCode::from(u8::try_from(ran.report.ending.exit_code()).unwrap_or(1)))
+    }
+
+    fn program(&self) -> anyhow::Result<(Language, String)> {
+        if let (Some(code), Some(language)) = (&self.code, self.language) {
+            return Ok((language, code.clone()));
+        }
+        let path = self.file.clone().unwrap_or_default();
+        let shown = path.display();
+        let by_name = path.file_name().and_then(|name| name.to_str()).and_then(Language::of_file);
+        let Some(language) = self.language.or(by_name) else {
+            let hint = format!("name it: belljar run {shown} --language python");
+            return Err(Complaint::new(format!("cannot tell the language of {shown} by its name"), hint).into());
+        };
+        let bytes = std::fs::read(&path).with_context(|| format!("reading {shown}"))?;
+        let code = String::from_utf8(bytes)
+            .map_err(|_| Complaint::new(format!("{shown} is not UTF-8 text"), "give a file of source code"))?;
+        Ok((language, code))
+    }
+}
+
+async fn run(choice: Choice, program: Program, quiet: bool) -> anyhow::Result<belljar_engine::Run> {
+    let engine = Engine::new(wiring::backend(choice), Settings::default());
+    let (output, shown) = mpsc::unbounded_channel();
+    let console = Console { output, input: read_stdin() };
+    let request = RunRequest { sandbox: None, program };
+    let who = Principal::local();
+    let running = engine.run_with_console(&who, request, console);
+    let showing = show(shown, quiet);
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let ran = tokio::select! {
+        (ran, ()) = async { tokio::join!(running, showing) } => ran.map_err(complain),
+        _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
+        _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),
+    };
+    engine.shutdown().await;
+    ran
+}
+
+/// Passes standard input on as it comes. From a terminal too: a program may ask a question.
+fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel(4);
+    // A thread of its own and not the runtime's: it sits in read(2) until the process ends.
+    std::thread::spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = stdin.read(&mut buffer) {
+            if sender.blocking_send(buffer[..length].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+async fn show(mut output: mpsc::UnboundedReceiver<(Stream, Vec<u8>)>, quiet: bool) {
+    while let Some((stream, bytes)) = output.recv().await {
+        if quiet {
+            continue;
+        }
+        // A reader that has gone away, as `head` does, is no reason to stop the program.
+        let _ = match stream {
+            Stream::Stdout => std::io::stdout().write_all(&bytes).and_then(|()| std::io::stdout().flush()),
+            Stream::Stderr => std::io::stderr().write_all(&bytes),
+        };
+    }
+}
+
+fn complain(error: belljar_engine::EngineError) -> anyhow::Error {
+    let hint = match &error {
+        belljar_engine::EngineError::Backend(belljar_core::BackendError::Unavailable { fix, .. }) => fix.clone(),
+        belljar_engine::EngineError::Backend(_) | belljar_engine::EngineError::LanguageMissing { .. } => {
+            "belljar doctor says what this machine has and lacks".to_owned()
+        }
+        _ => String::new(),
+    };
+    Complaint::new(error.to_string(), hint).into()
+}
+
+/// What the program's own output does not tell.
+fn last_word(ran: &belljar_engine::Run) -> Option<String> {
+    match ran.report.ending {
+        Ending::Exited { .. } => None,
+        Ending::Killed { signal } => Some(format!("killed by signal {signal}")),
+        Ending::Stopped { limit: Limit::Wall } => {
+            Some(format!("stopped after {:.1} s; give it longer with --timeout", ran.report.duration.as_secs_f64()))
+        }
+        Ending::Stopped { limit: Limit::Memory } => Some("stopped: out of memory".to_owned()),
+        Ending::Stopped { limit: Limit::Output } => Some("stopped: it printed more than its output limit".to_owned()),
+        Ending::Cancelled => Some("cancelled".to_owned()),
+    }
+}
+
+fn as_json(ran: &belljar_engine::Run) -> Value {
+    let report = &ran.report;
+    json!({
+        "stdout": String::from_utf8_lossy(&report.stdout),
+        "stderr": String::from_utf8_lossy(&report.stderr),
+        "exit_code": report.ending.exit_code(),
+        "ending": report.ending.name(),
+        "state": state(report.state),
+        "duration_ms": report.duration.as_millis() as u64,
+        "usage": { "cpu_ms": report.usage.cpu_ms, "memory_peak_bytes": report.usage.memory_peak_bytes },
+        "isolation": report.isolation,
+    })
+}
+
+fn state(state: State) -> Value {
+    serde_json::to_value(state).unwrap_or_default()
+}

@@ -1,0 +1,108 @@
+//! `belljar serve`: MCP on standard input and output, or over HTTP.
+
+use std::future::Future;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use belljar_backends::Choice;
+use belljar_engine::{Engine, Settings};
+use belljar_server::{HttpSettings, Tokens, serve_http, serve_stdio};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::values;
+use crate::complaint::Complaint;
+use crate::wiring;
+
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Serve streamable HTTP at /mcp on this address, such as 127.0.0.1:8931, instead of standard input and output
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+    /// Who may call over HTTP: one NAME:TOKEN a line; needed for any address but loopback
+    #[arg(long, value_name = "FILE", requires = "http")]
+    token_file: Option<PathBuf>,
+    /// Another name that the Host and Origin of a request may have, besides loopback's
+    #[arg(long, value_name = "HOST", requires = "http")]
+    allow_host: Vec<String>,
+    /// Seconds after which an unused sandbox is removed
+    #[arg(long, value_name = "SECONDS", default_value = "1800", value_parser = values::seconds)]
+    idle_timeout: Duration,
+    /// Sandboxes that may exist at once
+    #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().sandboxes_max)]
+    max_sandboxes: usize,
+}
+
+impl Serve {
+    pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
+        let settings = Settings { idle: self.idle_timeout, sandboxes_max: self.max_sandboxes, ..Settings::default() };
+        match self.http {
+            None => {
+                let runtime = wiring::runtime_for_one()?;
+                let served = runtime.block_on(async {
+                    let engine = Engine::new(wiring::backend(choice), settings);
+                    until_told(engine.clone(), serve_stdio(engine), CancellationToken::new()).await
+                });
+                // Standard input is read on a thread that only its end can wake; it must not hold the exit.
+                runtime.shutdown_background();
+                served.context("serving on standard input and output")?;
+            }
+            Some(address) => {
+                let tokens = self.token_file.as_deref().map(read_tokens).transpose()?;
+                let http = HttpSettings { tokens, allowed_hosts: self.allow_host, ..HttpSettings::new(address) };
+                let runtime = wiring::runtime_for_many()?;
+                runtime.block_on(async {
+                    let engine = Engine::new(wiring::backend(choice), settings);
+                    let stop = CancellationToken::new();
+                    let serving = serve_http(engine.clone(), http, announce, stop.clone());
+                    until_told(engine, serving, stop).await
+                })?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Serves until the transport ends or a signal comes, and then leaves nothing behind.
+async fn until_told<E>(
+    engine: Engine,
+    serving: impl Future<Output = Result<(), E>>,
+    stop: CancellationToken,
+) -> anyhow::Result<()>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let served = tokio::select! {
+        served = serving => served.map_err(anyhow::Error::from),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    };
+    stop.cancel();
+    engine.shutdown().await;
+    served
+}
+
+fn announce(address: SocketAddr) {
+    // Whoever started us waits for this line; without a stderr nobody does.
+    let _ = writeln!(std::io::stderr(), "belljar: serving MCP at http://{address}/mcp");
+}
+
+fn read_tokens(path: &Path) -> anyhow::Result<Tokens> {
+    let shown = path.display();
+    let metadata = std::fs::metadata(path).with_context(|| format!("reading the token file {shown}"))?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        let complaint =
+            Complaint::new(format!("the token file {shown} can be read by other users"), format!("chmod 600 {shown}"));
+        return Err(complaint.into());
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading the token file {shown}"))?;
+    Tokens::parse(&text).with_context(|| format!("in the token file {shown}"))
+}

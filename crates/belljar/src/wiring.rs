@@ -1,0 +1,43 @@
+//! Puts the rooms together: the host's facts, a backend, an engine, a runtime.
+
+#![expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+
+use std::env;
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use anyhow::Context;
+use belljar_backends::{Choice, Host, choose};
+use belljar_core::Backend;
+use tokio::runtime::Runtime;
+use tracing_subscriber::EnvFilter;
+
+/// People read stderr; stdout belongs to data and to the protocol.
+pub(crate) fn log() {
+    let filter = env::var("BELLJAR_LOG").ok().and_then(|text| EnvFilter::try_new(text).ok());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|| EnvFilter::new("warn")))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none())
+        .with_target(false)
+        .init();
+}
+
+fn host() -> Host {
+    let usual = || "/usr/local/bin:/usr/bin:/bin".into();
+    Host { path: env::var_os("PATH").unwrap_or_else(usual), home: env::var_os("HOME").map(Into::into) }
+}
+
+/// Starts the backend. Inside a runtime.
+pub(crate) fn backend(choice: Choice) -> Arc<dyn Backend> {
+    choose(choice, &host())
+}
+
+/// One client at a time is served fastest by one thread: a hand-over between cores costs more than the work.
+pub(crate) fn runtime_for_one() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")
+}
+
+pub(crate) fn runtime_for_many() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")
+}
