@@ -20,7 +20,7 @@ pub enum BackendError {
 /// A file operation that could not be done, in words for the caller, who knows the path and is not told it again: an
 /// answer repeats nothing that it did not have to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{kind}")]
+#[error("{kind}; {}", .kind.next_step())]
 pub struct FileError {
     pub kind: FileErrorKind,
     /// As the caller wrote it.
@@ -31,18 +31,34 @@ pub struct FileError {
 pub enum FileErrorKind {
     #[error("no such file or directory")]
     NotFound,
-    #[error("is a directory; use list_files")]
+    #[error("it is a directory")]
     IsDirectory,
-    #[error("is not a directory")]
+    #[error("it is not a directory")]
     NotDirectory,
-    #[error("is not a regular file (a FIFO, socket, device or kernel file cannot be read or written here)")]
+    #[error("it is not a regular file but a FIFO, socket, device or file of the kernel")]
     NotRegular,
-    #[error("permission denied; write below /workspace")]
+    #[error("permission denied")]
     Denied,
-    #[error("no space left in the sandbox; remove files or create one with a larger disk_mb")]
+    #[error("no space left in the sandbox")]
     NoSpace,
     #[error("the path is empty, too long, or has a NUL byte")]
     BadPath,
     #[error("the operation failed inside the sandbox")]
     Failed,
+}
+
+impl FileErrorKind {
+    /// What the caller can do about it.
+    pub fn next_step(self) -> &'static str {
+        match self {
+            FileErrorKind::NotFound => "list_files shows what is there",
+            FileErrorKind::IsDirectory => "use list_files, or give a file's path",
+            FileErrorKind::NotDirectory => "use read_file, or give a directory's path",
+            FileErrorKind::NotRegular => "use it with exec",
+            FileErrorKind::Denied => "use a path below /workspace or /tmp",
+            FileErrorKind::NoSpace => "remove files, or create a sandbox with a larger disk_mb",
+            FileErrorKind::BadPath => "give a path such as data/table.csv, relative to /workspace",
+            FileErrorKind::Failed => "try again",
+        }
+    }
 }

@@ -22,6 +22,11 @@ impl Capture {
         Capture { stdout: Vec::new(), stderr: Vec::new(), room }
     }
 
+    /// Bytes that will still be kept.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
     pub(crate) fn take(&mut self, stream: Stream, mut bytes: Vec<u8>) -> Kept {
         let kept = if bytes.len() > self.room { Kept::InPart } else { Kept::Whole };
         bytes.truncate(self.room);

@@ -38,7 +38,7 @@ pub enum EngineError {
         "stdin is longer than {max_bytes} bytes; write it to a file of a sandbox with write_file and read it from there"
     )]
     StdinTooLong { max_bytes: usize },
-    #[error("the timeout must be longer than zero and at most {max_seconds} seconds")]
+    #[error("the timeout is out of range; give more than 0 and at most {max_seconds} seconds")]
     BadTimeout { max_seconds: u64 },
     /// `name` and `max` as the caller writes them.
     #[error("{name} is more than this server allows; ask for at most {max}")]

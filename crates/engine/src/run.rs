@@ -111,6 +111,7 @@ pub(crate) async fn run(
     orders: &Orders,
 ) -> Result<Outcome, NotStarted> {
     let wall = program.wall;
+    let has_cwd = program.cwd.is_some();
     let mut running = start(sandbox, program, orders).await?;
     let started = Instant::now();
     let mut capture = Capture::new(output_bytes_max);
@@ -141,9 +142,9 @@ pub(crate) async fn run(
             }
             event = running.next() => match event {
                 Ok(Event::Output { stream, bytes }) => {
-                    if let Some(shown) = &shown && stopped.is_none() {
+                    if let Some(shown) = &shown {
                         // Nobody has to watch to the end.
-                        let _ = shown.send((stream, bytes.clone()));
+                        let _ = shown.send((stream, bytes[..bytes.len().min(capture.room())].to_vec()));
                     }
                     match capture.take(stream, bytes) {
                         Kept::InPart if stopped.is_none() => Ending::Stopped { limit: Limit::Output },
@@ -151,6 +152,8 @@ pub(crate) async fn run(
                     }
                 }
                 Ok(Event::Finished(finish)) => break Some(finish),
+                // The guest answered in order: it is the program that could not be started.
+                Err(BackendError::File(error)) => return Err(refused(error, has_cwd)),
                 Err(error) => {
                     tracing::warn!(?error, "a sandbox was lost under its program");
                     break None;
@@ -192,6 +195,7 @@ fn ending(finish: Option<Finish>) -> Ending {
 }
 
 async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Result<Box<dyn Running>, NotStarted> {
+    let has_cwd = program.cwd.is_some();
     let starting = sandbox.start(program);
     pin!(starting);
     let answer = tokio::select! {
@@ -204,10 +208,7 @@ async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Resu
     };
     match answer {
         Ok(Ok(running)) => Ok(running),
-        // The one path that a program comes with.
-        Ok(Err(BackendError::File(FileError { kind, .. }))) => {
-            Err(NotStarted { error: EngineError::BadCwd { kind }, reach: Reach::Answered })
-        }
+        Ok(Err(BackendError::File(error))) => Err(refused(error, has_cwd)),
         Ok(Err(error)) => {
             let reach = match error {
                 BackendError::Lost { .. } => Reach::Silent,
@@ -217,6 +218,16 @@ async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Resu
         }
         Err(error) => Err(NotStarted { error, reach: Reach::Silent }),
     }
+}
+
+/// A program that the guest could not start: for the one path that a caller gives with it, or for a reason of ours.
+fn refused(FileError { kind, path }: FileError, has_cwd: bool) -> NotStarted {
+    let error = if has_cwd {
+        EngineError::BadCwd { kind }
+    } else {
+        told(BackendError::Setup { step: format!("starting {path}"), why: kind.to_string() })
+    };
+    NotStarted { error, reach: Reach::Answered }
 }
 
 /// A backend's failure as the engine's, the details of what no caller can act on going to the log.

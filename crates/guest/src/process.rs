@@ -159,7 +159,7 @@ impl Process {
     pub(crate) fn runner_ended(&mut self, exit: Exit, usage: Usage) {
         let exit = match exit {
             // The second is how a shell tells of a child that was killed.
-            Exit::Signal(9) | Exit::Code(137) if self.memory_ran_out => Exit::OutOfMemory,
+            Exit::Signal(9) | Exit::Code(137) if self.memory_ran_out && !self.condemned => Exit::OutOfMemory,
             exit => exit,
         };
         self.phase = Phase::Sweeping { exit };

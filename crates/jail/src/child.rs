@@ -14,7 +14,7 @@ use rustix::thread::{
 
 use crate::error::{At, Failure, Outcome};
 use crate::open::{INSIDE_ID, Jail};
-use crate::root::{ROOT, STAGING, WRITABLE};
+use crate::root::{Late, ROOT, STAGING, WRITABLE};
 use crate::{seal, sys};
 
 /// Kernel files that tell about the host, or that could change it were a permission check ever missed. Absent ones are
@@ -73,7 +73,7 @@ fn confine(jail: &Jail, open: &Open, given: Given<'_>) -> Outcome<std::convert::
     sys::default_children().at("resetting SIGCHLD")?;
     sys::unshare(UnshareFlags::NEWCGROUP).at("unshare of cgroups")?;
 
-    mount_own(open)?;
+    mount_own(open, jail.late())?;
     enter_root()?;
 
     rustix::system::sethostname(b"belljar").at("setting the host name")?;
@@ -103,7 +103,7 @@ fn take_own_user() -> Outcome<()> {
 }
 
 /// Mounts what is the sandbox's own over the shared root: one disk in five places, and /proc.
-fn mount_own(open: &Open) -> Outcome<()> {
+fn mount_own(open: &Open, late: &[Late]) -> Outcome<()> {
     // The inherited mounts are locked, and pivot_root wants one that is not: a bind of the tree onto itself.
     mount_bind_recursive(ROOT, ROOT).at("binding the root")?;
     chdir(ROOT).at("entering the root")?;
@@ -120,6 +120,15 @@ fn mount_own(open: &Open) -> Outcome<()> {
         mount_bind(&part, *path).at("binding a part of the disk")?;
     }
     umask(Mode::from_raw_mode(0o022));
+    for Late { kept, inside } in late {
+        if std::fs::metadata(kept).at("looking at a kept bind")?.is_dir() {
+            std::fs::create_dir_all(inside).at("making a place on the disk")?;
+        } else {
+            std::fs::create_dir_all(inside.parent().unwrap_or(inside)).at("making a place on the disk")?;
+            std::fs::write(inside, "").at("making a place on the disk")?;
+        }
+        mount_bind_recursive(kept, inside).at("binding over the disk")?;
+    }
     unmount(STAGING, UnmountFlags::DETACH).at("unmounting the disk's staging place")?;
 
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

@@ -10,7 +10,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::child;
 use crate::error::{At, Failure, Outcome};
-use crate::root::{Power, write_map};
+use crate::root::{Late, Power, Root, write_map};
 use crate::seccomp::{self, Finish};
 use crate::sys::{self, Cloned};
 
@@ -29,22 +29,26 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
 /// A jail whose root is built: ready to open sandboxes.
 #[derive(Debug)]
 pub(crate) struct Jail {
-    power: Power,
+    root: Root,
     guest: OwnedFd,
     filters: Finish,
     landlock_abi: u32,
 }
 
 impl Jail {
-    pub(crate) fn new(power: Power, guest: OwnedFd) -> Outcome<Jail> {
+    pub(crate) fn new(root: Root, guest: OwnedFd) -> Outcome<Jail> {
         sys::ignore_children().at("ignoring SIGCHLD")?;
-        let jail = Jail { power, guest, filters: Finish::compile()?, landlock_abi: sys::landlock_abi() };
+        let jail = Jail { root, guest, filters: Finish::compile()?, landlock_abi: sys::landlock_abi() };
         seccomp::restrict_jail()?;
         Ok(jail)
     }
 
     pub(crate) fn landlock_abi(&self) -> u32 {
         self.landlock_abi
+    }
+
+    pub(crate) fn late(&self) -> &[Late] {
+        &self.root.late
     }
 
     pub(crate) fn guest(&self) -> BorrowedFd<'_> {
@@ -86,7 +90,7 @@ impl Jail {
 
     /// Maps the user of a child that waits for us.
     fn admit(&self, pid: i32, open: &Open) -> Outcome<()> {
-        let outside = match (self.power, open.host_id) {
+        let outside = match (self.root.power, open.host_id) {
             (Power::Root, Some(id)) => id,
             (Power::Root, None) => {
                 return Err(Failure { step: "mapping root into a sandbox".to_owned(), errno: libc::EPERM });

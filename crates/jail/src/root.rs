@@ -12,7 +12,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use belljar_core::wire::{Bind, Setup};
 use rustix::mount::{
@@ -34,6 +34,9 @@ pub(crate) const WRITABLE: [(&str, u32); 5] =
 /// Where a sandbox's disk is first mounted, before its parts go to the places above.
 pub(crate) const STAGING: &str = "mnt";
 
+/// Where binds are kept that would be covered.
+const KEPT: &str = "run/homes";
+
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 const DEVICE_LINKS: [(&str, &str); 4] = [
     ("fd", "/proc/self/fd"),
@@ -51,7 +54,23 @@ pub(crate) enum Power {
     User,
 }
 
-pub(crate) fn build(setup: &Setup) -> Outcome<Power> {
+/// The root as it stands.
+#[derive(Debug)]
+pub(crate) struct Root {
+    pub(crate) power: Power,
+    pub(crate) late: Vec<Late>,
+}
+
+/// A bind below a place that each sandbox mounts its own disk on, such as /workspace/.venv: it would be covered, so each
+/// sandbox makes it anew from where it is kept.
+#[derive(Debug)]
+pub(crate) struct Late {
+    /// Both relative to the root.
+    pub(crate) kept: PathBuf,
+    pub(crate) inside: PathBuf,
+}
+
+pub(crate) fn build(setup: &Setup) -> Outcome<Root> {
     let power = enter_own_namespaces()?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).at("making mounts private")?;
 
@@ -63,12 +82,12 @@ pub(crate) fn build(setup: &Setup) -> Outcome<Power> {
     mount("belljar", base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=16m"))
         .at("mounting the jail's tmpfs")?;
     chdir(base).at("entering the jail's tmpfs")?;
-    fill(setup)?;
+    let late = fill(setup)?;
 
     pivot_root(".", ".").at("pivot_root")?;
     unmount(".", UnmountFlags::DETACH).at("detaching the host's root")?;
     chdir("/").at("entering the new root")?;
-    Ok(power)
+    Ok(Root { power, late })
 }
 
 fn enter_own_namespaces() -> Outcome<Power> {
@@ -91,7 +110,7 @@ pub(crate) fn write_map(path: &str, line: &str) -> std::io::Result<()> {
 }
 
 /// Lays the shared root out below the working directory.
-fn fill(setup: &Setup) -> Outcome<()> {
+fn fill(setup: &Setup) -> Outcome<Vec<Late>> {
     fs::create_dir("root").at("making the root")?;
     fs::create_dir("proc").at("making the proc directory")?;
     mount_bind_recursive("/proc", "proc").at("binding the host's proc")?;
@@ -115,33 +134,41 @@ fn fill(setup: &Setup) -> Outcome<()> {
     for (name, target) in DEVICE_LINKS {
         symlink(target, root.join("dev").join(name)).at("linking in /dev")?;
     }
+    let mut late = Vec::new();
     for bind in &setup.binds {
-        bind_read_only(root, bind)?;
+        let inside = below_root(&bind.inside)?;
+        if WRITABLE.iter().any(|(place, _)| inside.starts_with(place)) {
+            let kept = Path::new(KEPT).join(late.len().to_string());
+            bind_read_only(bind, &root.join(&kept))?;
+            late.push(Late { kept, inside });
+        } else {
+            bind_read_only(bind, &root.join(inside))?;
+        }
     }
     for (path, target) in &setup.links {
-        let path = inside(root, path)?;
+        let path = root.join(below_root(path)?);
         make_parent(&path)?;
         symlink(target, path).at("making a link")?;
     }
     for (path, content) in &setup.files {
-        let path = inside(root, path)?;
+        let path = root.join(below_root(path)?);
         make_parent(&path)?;
         fs::write(path, content).at("writing a small file")?;
     }
-    attributes(root, libc::MOUNT_ATTR_RDONLY)
+    attributes(root, libc::MOUNT_ATTR_RDONLY)?;
+    Ok(late)
 }
 
-fn bind_read_only(root: &Path, bind: &Bind) -> Outcome<()> {
+fn bind_read_only(bind: &Bind, to: &Path) -> Outcome<()> {
     let at = |what: &str| format!("binding {}: {what}", bind.host);
-    let to = inside(root, &bind.inside)?;
     if fs::metadata(&bind.host).at(&at("looking at it"))?.is_dir() {
-        make_directory(&to)?;
+        make_directory(to)?;
     } else {
-        make_parent(&to)?;
-        fs::write(&to, "").at(&at("making its place"))?;
+        make_parent(to)?;
+        fs::write(to, "").at(&at("making its place"))?;
     }
-    mount_bind_recursive(&bind.host, &to).at(&at("mounting"))?;
-    attributes(&to, libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)
+    mount_bind_recursive(&bind.host, to).at(&at("mounting"))?;
+    attributes(to, libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)
 }
 
 fn attributes(path: &Path, attributes: u64) -> Outcome<()> {
@@ -150,13 +177,13 @@ fn attributes(path: &Path, attributes: u64) -> Outcome<()> {
     sys::mount_attributes(&path, attributes, libc::AT_RECURSIVE).at("setting mount attributes")
 }
 
-/// A path of the sandbox as a path below `root`.
-fn inside(root: &Path, path: &str) -> Outcome<std::path::PathBuf> {
+/// A path of the sandbox as one relative to its root.
+fn below_root(path: &str) -> Outcome<PathBuf> {
     let relative = path.trim_start_matches('/');
     if relative.is_empty() || Path::new(relative).components().any(|part| part.as_os_str() == "..") {
         return Err(Failure { step: format!("placing {path}"), errno: libc::EINVAL });
     }
-    Ok(root.join(relative))
+    Ok(PathBuf::from(relative))
 }
 
 fn make_directory(path: &Path) -> Outcome<()> {

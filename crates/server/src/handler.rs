@@ -8,8 +8,8 @@ use std::task::Poll;
 use axum::http::request::Parts;
 use belljar_engine::{Engine, Principal};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
-    CustomRequest, CustomResult, ErrorCode, Implementation, ListPromptsRequestMethod, ListPromptsResult,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
+    ErrorCode, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
 };
@@ -177,7 +177,7 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+        Err(no_method("prompts/list"))
     }
 
     /// The same for completions.
@@ -186,7 +186,25 @@ impl ServerHandler for Handler {
         _: CompleteRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+        Err(no_method("completion/complete"))
+    }
+
+    /// And for these it says only the method's name.
+    async fn get_prompt(
+        &self,
+        _: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Err(no_method("prompts/get"))
+    }
+
+    #[expect(deprecated, reason = "older clients still ask")]
+    async fn set_level(
+        &self,
+        _: rmcp::model::SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Err(no_method("logging/setLevel"))
     }
 
     /// rmcp reads a known method with parameters of the wrong shape as a custom one, and would deny that it exists.
@@ -211,9 +229,14 @@ impl ServerHandler for Handler {
                 format!("the params of {} do not have the shape that the protocol gives them", request.method);
             return Err(ErrorData::invalid_params(sentence, None));
         }
-        let method: String = request.method.chars().take(100).collect();
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+        Err(no_method(&request.method))
     }
+}
+
+fn no_method(name: &str) -> ErrorData {
+    let name: String = name.chars().take(100).collect();
+    let sentence = format!("there is no method {name:?} here; server/discover or initialize tells what there is");
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, sentence, None)
 }
 
 #[cfg(test)]

@@ -135,6 +135,8 @@ fn resolve(language: Language, candidate: &Path, host: &Host) -> Result<Interpre
     if !is_system(&real) && !homes.iter().any(|home| real.starts_with(home)) {
         homes.push(home_of(&real).1.remove(0));
     }
+    // A link from elsewhere, such as ~/.local/bin/python3, is not there inside; what it leads to is.
+    let program = if homes.iter().any(|home| program.starts_with(home)) { program } else { real };
     homes.retain(|home| !is_system(home));
     for home in &homes {
         check(home, host)?;

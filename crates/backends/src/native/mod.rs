@@ -32,6 +32,9 @@ use crate::link::{self, Link, Started};
 use crate::registry::Host;
 use crate::sys;
 
+/// What a process may have in data before the guest's watch can have seen it.
+const WATCH_SLACK_BYTES: u64 = 64 * 1024 * 1024;
+
 #[derive(Debug)]
 pub(crate) struct Native {
     interpreters: Interpreters,
@@ -75,7 +78,9 @@ impl Native {
             // The guest agent and the runner beside each program are not the caller's.
             processes: limits.processes + 2,
             open_files: limits.open_files,
-            data_bytes: (!holds_memory).then_some(limits.memory_bytes),
+            // Above the limit: the guest's watch should meet it first, and tell it as what it is. This is for what
+            // grows faster than the watch looks.
+            data_bytes: (!holds_memory).then_some(limits.memory_bytes + limits.memory_bytes / 4 + WATCH_SLACK_BYTES),
         };
         let (ours, guests) =
             std::os::unix::net::UnixStream::pair().map_err(|error| setup("making a stream", &error))?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use belljar_backends::Choice;
-use belljar_core::{Ending, Language, Limit, Program, Source, State, Stdin, Stream};
-use belljar_engine::{Console, Engine, Principal, RunRequest, Settings};
+use belljar_core::{BackendError, Ending, Language, Limit, Program, Source, State, Stdin, Stream};
+use belljar_engine::{Console, Engine, EngineError, Principal, RunRequest, Settings};
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,7 +72,9 @@ impl Run {
             let hint = format!("name it: belljar run {shown} --language python");
             return Err(Complaint::new(format!("cannot tell the language of {shown} by its name"), hint).into());
         };
-        let bytes = std::fs::read(&path).with_context(|| format!("reading {shown}"))?;
+        let bytes = std::fs::read(&path).map_err(|error| {
+            Complaint::new(format!("cannot read {shown}: {error}"), "give the path of a program's file")
+        })?;
         let code = String::from_utf8(bytes)
             .map_err(|_| Complaint::new(format!("{shown} is not UTF-8 text"), "give a file of source code"))?;
         Ok((language, code))
@@ -127,15 +129,21 @@ async fn show(mut output: mpsc::UnboundedReceiver<(Stream, Vec<u8>)>, quiet: boo
     }
 }
 
-fn complain(error: belljar_engine::EngineError) -> anyhow::Error {
-    let hint = match &error {
-        belljar_engine::EngineError::Backend(belljar_core::BackendError::Unavailable { fix, .. }) => fix.clone(),
-        belljar_engine::EngineError::Backend(_) | belljar_engine::EngineError::LanguageMissing { .. } => {
-            "belljar doctor says what this machine has and lacks".to_owned()
+fn complain(error: EngineError) -> anyhow::Error {
+    let doctor = "belljar doctor says what this machine has and lacks";
+    let (what, hint) = match &error {
+        EngineError::Backend(BackendError::Unavailable { why, fix }) => (why.clone(), fix.clone()),
+        EngineError::Backend(inner) => (inner.to_string(), doctor.to_owned()),
+        EngineError::LanguageMissing { language, .. } => {
+            (format!("{language} is not available here"), doctor.to_owned())
         }
-        _ => String::new(),
+        // The engine's sentences are written for agents: what happened, a semicolon, the next step.
+        other => match other.to_string().split_once("; ") {
+            Some((what, next_step)) => (what.to_owned(), next_step.to_owned()),
+            None => (other.to_string(), "belljar run --help shows what can be given".to_owned()),
+        },
     };
-    Complaint::new(error.to_string(), hint).into()
+    Complaint::new(what, hint).into()
 }
 
 /// What the program's own output does not tell.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use belljar_backends::Choice;
 use belljar_engine::{Engine, Settings};
-use belljar_server::{HttpSettings, Tokens, serve_http, serve_stdio};
+use belljar_server::{HttpSettings, ServeError, Tokens, serve_http, serve_stdio};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,7 @@ impl Serve {
                 });
                 // Standard input is read on a thread that only its end can wake; it must not hold the exit.
                 runtime.shutdown_background();
-                served.context("serving on standard input and output")?;
+                served?;
             }
             Some(address) => {
                 let tokens = self.token_file.as_deref().map(read_tokens).transpose()?;
@@ -70,24 +70,30 @@ impl Serve {
 }
 
 /// Serves until the transport ends or a signal comes, and then leaves nothing behind.
-async fn until_told<E>(
+async fn until_told(
     engine: Engine,
-    serving: impl Future<Output = Result<(), E>>,
+    serving: impl Future<Output = Result<(), ServeError>>,
     stop: CancellationToken,
-) -> anyhow::Result<()>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
+) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let served = tokio::select! {
-        served = serving => served.map_err(anyhow::Error::from),
+        served = serving => served.map_err(complain),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
     stop.cancel();
     engine.shutdown().await;
     served
+}
+
+fn complain(error: ServeError) -> anyhow::Error {
+    let hint = error.next_step();
+    let what = match std::error::Error::source(&error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    };
+    Complaint::new(what, hint).into()
 }
 
 fn announce(address: SocketAddr) {
@@ -97,12 +103,18 @@ fn announce(address: SocketAddr) {
 
 fn read_tokens(path: &Path) -> anyhow::Result<Tokens> {
     let shown = path.display();
-    let metadata = std::fs::metadata(path).with_context(|| format!("reading the token file {shown}"))?;
+    let unread = |error: std::io::Error| {
+        Complaint::new(format!("cannot read the token file {shown}: {error}"), "write one NAME:TOKEN a line into it")
+    };
+    let metadata = std::fs::metadata(path).map_err(unread)?;
     if metadata.permissions().mode() & 0o077 != 0 {
-        let complaint =
-            Complaint::new(format!("the token file {shown} can be read by other users"), format!("chmod 600 {shown}"));
-        return Err(complaint.into());
+        let what = format!("the token file {shown} can be read by other users");
+        return Err(Complaint::new(what, format!("chmod 600 {shown}")).into());
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading the token file {shown}"))?;
-    Tokens::parse(&text).with_context(|| format!("in the token file {shown}"))
+    let text = std::fs::read_to_string(path).map_err(unread)?;
+    let tokens = Tokens::parse(&text).map_err(|error| {
+        let hint = "one NAME:TOKEN a line, each token at least 16 characters, such as `openssl rand -hex 32` makes";
+        Complaint::new(format!("in the token file {shown}: {error}"), hint)
+    })?;
+    Ok(tokens)
 }

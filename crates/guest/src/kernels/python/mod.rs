@@ -12,6 +12,6 @@ const FAILED: &str = include_str!("failed.py");
 pub(super) fn invocation(code: String) -> Invocation {
     // `-u`, since what was printed before a kill must not be lost in a buffer; it costs a system call for each part of a
     // line.
-    let arguments = ["-I", "-u", "-X", "utf8", "-c", ONCE, FAILED];
+    let arguments = ["-u", "-X", "utf8", "-c", ONCE, FAILED];
     Invocation { name: None, arguments: arguments.map(String::from).to_vec(), code: Some(code) }
 }

@@ -7,9 +7,9 @@ def main():
         if not part: break
         source += part
     posix.close(3)
-    paths, failed = sys.path[:], sys.argv[1]
+    if sys.path[:1] != [""]: sys.path.insert(0, "")
+    paths, failed = sys.path[1:], sys.argv[1]
     sys.argv[:] = ["main.py"]
-    sys.path.insert(0, "")
     sys.stdout.reconfigure(errors="backslashreplace")
     names = sys.modules["__main__"].__dict__
     # Where linecache asks for lines that no file has.

@@ -274,7 +274,7 @@ async fn without_tokens_only_loopback_is_listened_on() {
     let settings = HttpSettings::new("0.0.0.0:0".parse().unwrap());
     let refused = serve_http(engine, settings, |_| panic!("listening"), CancellationToken::new()).await.unwrap_err();
     assert!(matches!(refused, ServeError::NeedsToken(_)));
-    assert!(refused.to_string().contains("--token-file"));
+    assert!(refused.next_step().contains("--token-file"));
 }
 
 #[tokio::test]

@@ -1,0 +1,181 @@
+//! Starting the program as a server, as whichever user, and ending it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::{Http, StdioClient};
+use crate::host;
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_belljar");
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Who runs the program, and what it can find there.
+#[derive(Debug)]
+pub(crate) struct User {
+    pub(crate) name: &'static str,
+    binary: PathBuf,
+    uid: Option<u32>,
+    /// Instead of the test's own.
+    pub(crate) env: Vec<(String, String)>,
+    /// What the program may take for the place of temporary files; nothing must come to be in it.
+    pub(crate) temporary: TempDir,
+    _public: Option<TempDir>,
+}
+
+impl User {
+    /// Whoever runs the tests.
+    pub(crate) fn same() -> User {
+        let name = if host::is_root() { "root" } else { "the tests' own user" };
+        User { name, binary: BINARY.into(), uid: None, env: Vec::new(), temporary: folder(0o777), _public: None }
+    }
+
+    /// Somebody without any privilege, group or home. Only root can become one.
+    pub(crate) fn nobody() -> Option<User> {
+        if !host::is_root() {
+            println!("skipped: only root can start a server as another user");
+            return None;
+        }
+        // The checkout may be closed to others.
+        let public = folder(0o755);
+        let binary = public.path().join("program");
+        fs::copy(BINARY, &binary).unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        let env = [("HOME", "/nonexistent"), ("PATH", "/usr/local/bin:/usr/bin:/bin")];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Some(User { name: "nobody", binary, uid: Some(NOBODY), env, temporary: folder(0o777), _public: Some(public) })
+    }
+
+    /// Both, as far as they can be had.
+    pub(crate) fn all() -> Vec<User> {
+        [Some(User::same()), User::nobody()].into_iter().flatten().collect()
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(words).current_dir("/").env("TMPDIR", self.temporary.path());
+        if let Some(uid) = self.uid {
+            // As root, std drops the supplementary groups along with it.
+            command.uid(uid).gid(uid).env_clear().env("TMPDIR", self.temporary.path());
+        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    pub(crate) fn serve(&self) -> Server<StdioClient> {
+        let mut server = self.serve_without_handshake();
+        server.client.initialize();
+        server
+    }
+
+    pub(crate) fn serve_without_handshake(&self) -> Server<StdioClient> {
+        let mut child = self
+            .command(&["serve"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let client = StdioClient::new(child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Server { child, client }
+    }
+
+    /// On a free port of loopback. `words` are further arguments.
+    pub(crate) fn serve_http(&self, words: &[&str]) -> Server<Http> {
+        self.serve_http_at("127.0.0.1:0", words)
+    }
+
+    pub(crate) fn serve_http_at(&self, address: &str, words: &[&str]) -> Server<Http> {
+        let words: Vec<&str> = ["serve", "--http", address].into_iter().chain(words.iter().copied()).collect();
+        let mut child =
+            self.command(&words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, ports) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while stderr.read_line(&mut line).is_ok_and(|length| length > 0) {
+                if let Some(port) = port_in(&line) {
+                    let _ = sender.send(port);
+                    break;
+                }
+                line.clear();
+            }
+            // The rest is drained, so that the server never waits for us.
+            let _ = stderr.read_to_end(&mut Vec::new());
+        });
+        let port = ports.recv_timeout(Duration::from_secs(30)).expect("the server says where it listens");
+        Server { child, client: Http::new(port) }
+    }
+}
+
+fn port_in(line: &str) -> Option<u16> {
+    line.split_once("http://")?.1.split_once("/mcp")?.0.rsplit_once(':')?.1.parse().ok()
+}
+
+/// An empty folder of its own that others may look into.
+pub(crate) fn folder(mode: u32) -> TempDir {
+    let folder = tempfile::Builder::new().prefix("e2e-").tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+    folder
+}
+
+/// A file that only its owner can read.
+pub(crate) fn private_file(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+/// A server at work. Ends with this.
+#[derive(Debug)]
+pub(crate) struct Server<C> {
+    child: Child,
+    pub(crate) client: C,
+}
+
+impl Server<StdioClient> {
+    pub(crate) fn start() -> Server<StdioClient> {
+        User::same().serve()
+    }
+}
+
+impl<C> Server<C> {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_exit(&mut self, at_most: Duration) -> ExitStatus {
+        let deadline = Instant::now() + at_most;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the server still lives after {at_most:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl<C> Drop for Server<C> {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // Politely, so that a test that failed leaves no cgroups; then by force.
+            let _ = Command::new("/bin/sh").args(["-c", &format!("kill {}", self.child.id())]).status();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
