@@ -5,9 +5,11 @@
 
 #![deny(unsafe_code)]
 
+mod host;
 mod link;
 mod native;
 mod registry;
 mod sys;
 
-pub use registry::{Choice, Host, UnknownBackend, choose};
+pub use host::Host;
+pub use registry::{Choice, UnknownBackend, choose};

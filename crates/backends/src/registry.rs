@@ -1,21 +1,11 @@
 //! Every backend by name. The only file that names them all.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use belljar_core::Backend;
 
+use crate::host::Host;
 use crate::native::Native;
-
-/// What a backend may know of the host beyond what it can see itself.
-#[derive(Debug, Clone)]
-pub struct Host {
-    /// Where interpreters are looked for, as in the server's `PATH`.
-    pub path: OsString,
-    /// Never shown to a sandbox, whatever else is.
-    pub home: Option<PathBuf>,
-}
 
 /// A backend that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

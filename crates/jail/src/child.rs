@@ -1,6 +1,6 @@
 //! The life of a sandbox's first process, from the clone to the exec of the guest.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use belljar_core::wire::{self, FromGuest, Open};
 use rustix::fs::{Mode, OFlags};
@@ -13,8 +13,8 @@ use rustix::thread::{
 };
 
 use crate::error::{At, Failure, Outcome};
-use crate::open::{INSIDE_ID, Jail};
 use crate::root::{Late, ROOT, STAGING, WRITABLE};
+use crate::seccomp::Finish;
 use crate::{seal, sys};
 
 /// Kernel files that tell about the host, or that could change it were a permission check ever missed. Absent ones are
@@ -37,19 +37,28 @@ const MASKED_FILES: [&str; 14] = [
 ];
 const MASKED_DIRECTORIES: [&str; 5] = ["acpi", "bus", "fs", "irq", "scsi"];
 
-/// The descriptors that a new sandbox starts with.
+/// The user that programs are, inside.
+pub(crate) const INSIDE_ID: u32 = 1000;
+
+/// What a new sandbox is made from.
 pub(crate) struct Given<'a> {
+    pub(crate) open: &'a Open,
     pub(crate) stream: &'a OwnedFd,
     /// Gets one byte when the jail has mapped our user.
     pub(crate) wait: OwnedFd,
     /// `tasks` files of version 1.
     pub(crate) cgroups: &'a [OwnedFd],
+    pub(crate) late: &'a [Late],
+    pub(crate) landlock_abi: u32,
+    pub(crate) finish: &'a Finish,
+    /// The executable that it becomes.
+    pub(crate) guest: BorrowedFd<'a>,
 }
 
 /// Confines this process and becomes the guest. What goes wrong is told on the stream.
-pub(crate) fn become_guest(jail: &Jail, open: &Open, given: Given<'_>) -> ! {
+pub(crate) fn become_guest(given: Given<'_>) -> ! {
     let stream = given.stream;
-    let Err(failure) = confine(jail, open, given);
+    let Err(failure) = confine(given);
     let mut frame = Vec::new();
     if wire::encode(&FromGuest::Broken { step: failure.step, errno: failure.errno }, &mut frame).is_ok() {
         let _ = rustix::io::write(stream, &frame);
@@ -57,7 +66,7 @@ pub(crate) fn become_guest(jail: &Jail, open: &Open, given: Given<'_>) -> ! {
     sys::end(1)
 }
 
-fn confine(jail: &Jail, open: &Open, given: Given<'_>) -> Outcome<std::convert::Infallible> {
+fn confine(given: Given<'_>) -> Outcome<std::convert::Infallible> {
     for tasks in given.cgroups {
         // "0" is whoever writes it: the one form for which the kernel does not stop all forks of the machine.
         rustix::io::write(tasks, b"0").at("joining a cgroup")?;
@@ -73,7 +82,7 @@ fn confine(jail: &Jail, open: &Open, given: Given<'_>) -> Outcome<std::convert::
     sys::default_children().at("resetting SIGCHLD")?;
     sys::unshare(UnshareFlags::NEWCGROUP).at("unshare of cgroups")?;
 
-    mount_own(open, jail.late())?;
+    mount_own(given.open, given.late)?;
     enter_root()?;
 
     rustix::system::sethostname(b"belljar").at("setting the host name")?;
@@ -83,8 +92,8 @@ fn confine(jail: &Jail, open: &Open, given: Given<'_>) -> Outcome<std::convert::
     drop(socket);
 
     arrange_descriptors(given.stream)?;
-    seal::seal(open, jail.landlock_abi(), jail.filters())?;
-    let errno = sys::exec(jail.guest(), c"belljar-guest");
+    seal::seal(given.open, given.landlock_abi, given.finish)?;
+    let errno = sys::exec(given.guest, c"belljar-guest");
     Err(Failure { step: "exec of the guest".to_owned(), errno: errno.raw_os_error() })
 }
 

@@ -2,20 +2,17 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use belljar_core::wire::{CgroupEntry, Open};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::child;
+use crate::child::{self, Given, INSIDE_ID};
 use crate::error::{At, Failure, Outcome};
-use crate::root::{Late, Power, Root, write_map};
+use crate::root::{Power, Root, write_map};
 use crate::seccomp::{self, Finish};
 use crate::sys::{self, Cloned};
-
-/// The user that programs are, inside.
-pub(crate) const INSIDE_ID: u32 = 1000;
 
 /// Everything but the cgroup namespace, whose root is the group that the child is in when it makes it.
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -31,32 +28,20 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
 pub(crate) struct Jail {
     root: Root,
     guest: OwnedFd,
-    filters: Finish,
+    finish: Finish,
     landlock_abi: u32,
 }
 
 impl Jail {
     pub(crate) fn new(root: Root, guest: OwnedFd) -> Outcome<Jail> {
         sys::ignore_children().at("ignoring SIGCHLD")?;
-        let jail = Jail { root, guest, filters: Finish::compile()?, landlock_abi: sys::landlock_abi() };
+        let jail = Jail { root, guest, finish: Finish::compile()?, landlock_abi: sys::landlock_abi() };
         seccomp::restrict_jail()?;
         Ok(jail)
     }
 
     pub(crate) fn landlock_abi(&self) -> u32 {
         self.landlock_abi
-    }
-
-    pub(crate) fn late(&self) -> &[Late] {
-        &self.root.late
-    }
-
-    pub(crate) fn guest(&self) -> BorrowedFd<'_> {
-        self.guest.as_fd()
-    }
-
-    pub(crate) fn filters(&self) -> &Finish {
-        &self.filters
     }
 
     /// Makes a sandbox. The first descriptor is the guest's stream, the others are its cgroups.
@@ -74,7 +59,16 @@ impl Jail {
         let (pid, pidfd) = match cloned {
             Cloned::Child => {
                 drop(go);
-                child::become_guest(self, open, child::Given { stream: &stream, wait, cgroups: join })
+                child::become_guest(Given {
+                    open,
+                    stream: &stream,
+                    wait,
+                    cgroups: join,
+                    late: &self.root.late,
+                    landlock_abi: self.landlock_abi,
+                    finish: &self.finish,
+                    guest: self.guest.as_fd(),
+                })
             }
             Cloned::Parent { pid, pidfd } => (pid, pidfd),
         };

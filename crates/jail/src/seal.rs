@@ -19,14 +19,14 @@ use crate::seccomp::Finish;
 use crate::sys;
 
 /// Seals this process and all that it will ever start. After this, no call can take anything back.
-pub(crate) fn seal(open: &Open, landlock_abi: u32, filters: &Finish) -> Outcome<()> {
+pub(crate) fn seal(open: &Open, landlock_abi: u32, finish: &Finish) -> Outcome<()> {
     limits(open)?;
     drop_capabilities()?;
     set_no_new_privs(true).at("no_new_privs")?;
     if landlock_abi > 0 {
         landlock().map_err(|_| Failure { step: "landlock".to_owned(), errno: libc::EINVAL })?;
     }
-    filters.install()
+    finish.install()
 }
 
 fn limits(open: &Open) -> Outcome<()> {

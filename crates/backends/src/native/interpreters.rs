@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use belljar_core::Language;
 
-use crate::registry::Host;
+use crate::host::Host;
 
 /// A shim that has to think (pyenv's takes 60 ms) is waited for; one that hangs is not.
 const PATIENCE: Duration = Duration::from_secs(10);

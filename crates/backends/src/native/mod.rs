@@ -28,8 +28,8 @@ use self::ids::Ids;
 use self::interpreters::Interpreters;
 use self::jail::Jail;
 use self::place::Place;
+use crate::host::Host;
 use crate::link::{self, Link, Started};
-use crate::registry::Host;
 use crate::sys;
 
 /// What a process may have in data before the guest's watch can have seen it.
