@@ -47,6 +47,23 @@ struct Operations {
     ended: Option<String>,
 }
 
+/// Why nobody answers at the other end.
+#[derive(Debug)]
+pub(crate) enum NotThere {
+    /// The place could not be made: how far it came, and the kernel's word.
+    Broken {
+        step: String,
+        errno: i32,
+    },
+    Failed(BackendError),
+}
+
+impl From<BackendError> for NotThere {
+    fn from(error: BackendError) -> Self {
+        NotThere::Failed(error)
+    }
+}
+
 /// An operation as the reader knows it.
 #[derive(Debug, Clone)]
 struct Waiting {
@@ -57,7 +74,7 @@ struct Waiting {
 
 impl Link {
     /// Greets the guest at the other end of `stream`, and waits until it stands.
-    pub(crate) async fn establish(stream: UnixStream, init: Init) -> Result<Link, BackendError> {
+    pub(crate) async fn establish(stream: UnixStream, init: Init) -> Result<Link, NotThere> {
         let (read, mut write) = stream.into_split();
         let mut frame = Vec::new();
         wire::encode(&ToGuest::Init(init), &mut frame).map_err(|error| setup("greeting the guest", &error))?;
@@ -66,12 +83,10 @@ impl Link {
         match frames.next().await.map_err(|why| setup("waiting for the guest", &why))? {
             FromGuest::Hello { version: wire::VERSION } => {}
             FromGuest::Hello { version } => {
-                return Err(setup("greeting the guest", &format!("it speaks version {version}")));
+                return Err(setup("greeting the guest", &format!("it speaks version {version}")).into());
             }
-            FromGuest::Broken { step, errno } => {
-                return Err(setup(&step, &std::io::Error::from_raw_os_error(errno)));
-            }
-            _ => return Err(setup("greeting the guest", &"it began out of turn")),
+            FromGuest::Broken { step, errno } => return Err(NotThere::Broken { step, errno }),
+            _ => return Err(setup("greeting the guest", &"it began out of turn").into()),
         }
         let (outbox, frames_out) = mpsc::channel(OUTBOX);
         let shared = Arc::new(Shared {

@@ -76,7 +76,7 @@ fn confine(given: Given<'_>) -> Outcome<std::convert::Infallible> {
     if rustix::io::read(&given.wait, &mut byte).at("waiting for the jail")? == 0 {
         sys::end(1);
     }
-    take_own_user()?;
+    take_own_user(given.open.host_id)?;
     // After the change of user, which would clear it.
     set_parent_process_death_signal(Some(Signal::KILL)).at("asking to die with the jail")?;
     sys::default_children().at("resetting SIGCHLD")?;
@@ -98,13 +98,12 @@ fn confine(given: Given<'_>) -> Outcome<std::convert::Infallible> {
 }
 
 /// Becomes the sandbox's user, keeping for now the capabilities that the new namespaces gave us.
-fn take_own_user() -> Outcome<()> {
+fn take_own_user(host_id: Option<u32>) -> Outcome<()> {
     let bits = CapabilitiesSecureBits::NO_SETUID_FIXUP | CapabilitiesSecureBits::NO_ROOT;
     set_capabilities_secure_bits(bits).at("setting secure bits")?;
-    // An ordinary user cannot drop groups (setgroups is denied in its namespaces); root can and must.
-    match set_thread_groups(&[]) {
-        Ok(()) | Err(rustix::io::Errno::PERM) => {}
-        Err(errno) => return Err(errno).at("dropping groups"),
+    // Root must drop its groups. An ordinary user cannot: setgroups is denied in its namespaces.
+    if host_id.is_some() {
+        set_thread_groups(&[]).at("dropping groups")?;
     }
     let (uid, gid) = (Uid::from_raw(INSIDE_ID), Gid::from_raw(INSIDE_ID));
     set_thread_res_gid(gid, gid, gid).at("setting the group")?;

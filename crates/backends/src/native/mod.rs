@@ -29,7 +29,7 @@ use self::interpreters::Interpreters;
 use self::jail::Jail;
 use self::place::Place;
 use crate::host::Host;
-use crate::link::{self, Link, Started};
+use crate::link::{self, Link, NotThere, Started};
 use crate::sys;
 
 /// What a process may have in data before the guest's watch can have seen it.
@@ -92,7 +92,10 @@ impl Native {
             env: layout::environment(&self.interpreters, &spec.env),
             watch_memory_bytes: (!holds_memory).then_some(limits.memory_bytes),
         };
-        let link = Link::establish(ours, init).await?;
+        let link = Link::establish(ours, init).await.map_err(|not_there| match not_there {
+            NotThere::Failed(error) => error,
+            NotThere::Broken { step, errno } => probe::explain(&jail::Refusal { step, errno }),
+        })?;
         Ok(NativeSandbox { link, place, isolation, cpus: limits.cpu_milli.div_ceil(1000) })
     }
 

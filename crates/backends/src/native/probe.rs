@@ -99,7 +99,7 @@ fn of_language(language: Language, interpreter: &Interpreter) -> WallState {
     }
 }
 
-/// Why the jail could not be made, in words, with the way out.
+/// Why the jail or a sandbox could not be made, in words, with the way out.
 pub(super) fn explain(refusal: &Refusal) -> BackendError {
     let Refusal { step, errno } = refusal;
     let setting = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use belljar_backends::Choice;
-use belljar_core::{Backend, Probe, Spec, Wall, WallState};
+use belljar_core::{Backend, BackendError, Probe, Spec, Wall, WallState};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(super) struct Doctor {
 /// What became of a real sandbox, opened to see.
 enum Trial {
     Opened { took: Duration },
-    Failed { why: String },
+    Failed { why: String, fix: String },
 }
 
 impl Doctor {
@@ -51,10 +51,19 @@ async fn try_one(backend: &dyn Backend) -> Trial {
             let took = started.elapsed();
             match sandbox.close().await {
                 Ok(()) => Trial::Opened { took },
-                Err(error) => Trial::Failed { why: error.to_string() },
+                Err(error) => failed(error),
             }
         }
-        Err(error) => Trial::Failed { why: error.to_string() },
+        Err(error) => failed(error),
+    }
+}
+
+fn failed(error: BackendError) -> Trial {
+    match error {
+        BackendError::Unavailable { why, fix } => Trial::Failed { why, fix },
+        other => {
+            Trial::Failed { why: other.to_string(), fix: "BELLJAR_LOG=debug belljar doctor tells more".to_owned() }
+        }
     }
 }
 
@@ -65,7 +74,7 @@ fn write_text(out: &mut impl Write, backend: &str, probe: &Probe, trial: &Trial)
     }
     match trial {
         Trial::Opened { took } => writeln!(out, "  ok       sandbox     opened and closed ({took:.1?})")?,
-        Trial::Failed { why } => writeln!(out, "  MISSING  sandbox     {why}")?,
+        Trial::Failed { why, fix } => writeln!(out, "  MISSING  sandbox     {why}\n           fix: {fix}")?,
     }
     writeln!(out, "languages")?;
     for language in &probe.languages {
@@ -87,7 +96,7 @@ fn as_json(backend: &str, probe: &Probe, trial: &Trial, usable: bool) -> Value {
     let walls = |walls: &[Wall]| -> Vec<Value> { walls.iter().map(wall_json).collect() };
     let trial = match trial {
         Trial::Opened { took } => json!({ "state": "ok", "open_ms": took.as_secs_f64() * 1000.0 }),
-        Trial::Failed { why } => json!({ "state": "missing", "why": why }),
+        Trial::Failed { why, fix } => json!({ "state": "missing", "why": why, "fix": fix }),
     };
     json!({
         "backend": backend,
