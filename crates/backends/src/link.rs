@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belljar_core::wire::{self, CHUNK_MAX, FromGuest, Init, Start, ToGuest};
-use belljar_core::{BackendError, Content, Event, Finish, Later, Listing, Program, Range, Stdin, StdinWriter};
+use belljar_core::{BackendError, Content, Entry, Event, Finish, Later, Listing, Program, Range, Stdin, StdinWriter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -21,6 +21,9 @@ const QUEUE: usize = 64;
 
 /// No file is read whole past this, whatever a guest says of its size.
 const CONTENT_MAX: usize = 64 * 1024 * 1024;
+
+/// More than a guest of ours ever sends of one listing.
+const LISTING_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Frames that may wait to be written. Past that, whoever has more waits.
 const OUTBOX: usize = 16;
@@ -152,10 +155,14 @@ impl Link {
     pub(crate) async fn list(&self, path: &str, depth: u32, entries_max: u32) -> Result<Listing, BackendError> {
         let mut operation = self.begin()?;
         operation.send(&ToGuest::List { id: operation.id, path: path.to_owned(), depth, entries_max }).await?;
-        let mut entries = Vec::new();
+        let (mut entries, mut bytes) = (Vec::new(), 0);
         loop {
             match operation.next().await? {
                 FromGuest::Entries { entries: more, .. } if entries.len() + more.len() <= entries_max as usize => {
+                    bytes += more.iter().map(|entry: &Entry| entry.path.len()).sum::<usize>();
+                    if bytes > LISTING_BYTES_MAX {
+                        return Err(operation.refusal(FromGuest::Entries { id: operation.id, entries: more }));
+                    }
                     entries.extend(more);
                 }
                 FromGuest::Listed { truncated, .. } => return Ok(Listing { entries, truncated }),

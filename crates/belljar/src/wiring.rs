@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use belljar_backends::{Choice, Host, choose};
 use belljar_core::Backend;
+use belljar_engine::Settings;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
@@ -31,6 +32,16 @@ fn host() -> Host {
 /// Starts the backend. Inside a runtime.
 pub(crate) fn backend(choice: Choice) -> Arc<dyn Backend> {
     choose(choice, &host())
+}
+
+/// What the engine may hand out on this host. Each sandbox takes a few descriptors of ours, so we take all that we may
+/// have; and none gets as many as we do, since descriptors on their way between processes are counted for all of them.
+pub(crate) fn settings() -> Settings {
+    let open_files = belljar_backends::raise_open_files();
+    let mut settings = Settings::default();
+    settings.ceiling.open_files = settings.ceiling.open_files.min(open_files / 2);
+    settings.sandboxes_max = settings.sandboxes_max.min((open_files / 8) as usize);
+    settings
 }
 
 /// One client at a time is served fastest by one thread: a hand-over between cores costs more than the work.

@@ -147,7 +147,7 @@ impl Engine {
         let limits = limits::grant(&request.wish, &shared.settings.ceiling)?;
         check::env(&request.env)?;
         let id = SandboxId::random()?;
-        let slot = shared.sandboxes.slot()?;
+        let slot = shared.sandboxes.slot().await?;
         let spec = Spec { limits, env: request.env, ..Spec::default() };
         let sandbox = tokio::select! {
             biased;

@@ -24,16 +24,21 @@ pub(crate) fn grant(wish: &Wish, ceiling: &Limits) -> Result<Limits, EngineError
     let cpus = |milli: u32| (f64::from(milli) / 1000.0).to_string();
     let count = |n: u32| n.to_string();
     let one = Bound { floor: &FLOOR, ceiling, default: &default };
+    let memory_bytes = one.of("memory_mb", wish.memory_bytes, |l| l.memory_bytes, mib)?;
+    // Files live in memory. Were they to take all of it, nothing could run that removes them again.
+    let files = &Limits { disk_bytes: ceiling.disk_bytes.min(memory_bytes / 4 * 3), ..*ceiling };
+    let disk = Bound { ceiling: files, ..one };
     Ok(Limits {
-        memory_bytes: one.of("memory_mb", wish.memory_bytes, |l| l.memory_bytes, mib)?,
+        memory_bytes,
         cpu_milli: one.of("cpus", wish.cpu_milli, |l| l.cpu_milli, cpus)?,
         processes: one.of("processes", wish.processes, |l| l.processes, count)?,
         open_files: one.of("open_files", wish.open_files, |l| l.open_files, count)?,
-        disk_bytes: one.of("disk_mb", wish.disk_bytes, |l| l.disk_bytes, mib)?,
+        disk_bytes: disk.of("disk_mb", wish.disk_bytes, |l| l.disk_bytes, mib)?,
         output_bytes: one.of("output_kb", wish.output_bytes, |l| l.output_bytes, kib)?,
     })
 }
 
+#[derive(Clone, Copy)]
 struct Bound<'a> {
     floor: &'a Limits,
     ceiling: &'a Limits,
@@ -73,6 +78,15 @@ mod tests {
     fn defaults_stay_below_a_low_ceiling() {
         let ceiling = Limits { memory_bytes: 64 * MIB, ..Limits::default() };
         assert_eq!(grant(&Wish::default(), &ceiling).unwrap().memory_bytes, 64 * MIB);
+    }
+
+    #[test]
+    fn files_take_at_most_three_quarters_of_the_memory() {
+        let ceiling = Settings::default().ceiling;
+        let wish = Wish { memory_bytes: Some(64 * MIB), ..Wish::default() };
+        assert_eq!(grant(&wish, &ceiling).unwrap().disk_bytes, 48 * MIB);
+        let refused = grant(&Wish { disk_bytes: Some(49 * MIB), ..wish }, &ceiling).unwrap_err();
+        assert_eq!(refused.to_string(), "disk_mb is more than this server allows; ask for at most 48");
     }
 
     #[test]

@@ -47,6 +47,9 @@ struct Table {
     open: bool,
 }
 
+/// How long a caller waits for the room that fallen sandboxes leave.
+const FALLEN_GO_IN: Duration = Duration::from_secs(2);
+
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) id: SandboxId,
@@ -124,9 +127,31 @@ impl Sandboxes {
     }
 
     /// Room for one more, before it is opened.
-    pub(crate) fn slot(&self) -> Result<OwnedSemaphorePermit, EngineError> {
-        let max = self.sandboxes_max;
-        self.slots.clone().try_acquire_owned().map_err(|_| EngineError::TooManySandboxes { max })
+    pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, EngineError> {
+        let slots = self.slots.clone();
+        if let Ok(slot) = slots.clone().try_acquire_owned() {
+            return Ok(slot);
+        }
+        let none = || EngineError::TooManySandboxes { max: self.sandboxes_max };
+        if self.close_fallen() == 0 {
+            return Err(none());
+        }
+        match tokio::time::timeout(FALLEN_GO_IN, slots.acquire_owned()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            _ => Err(none()),
+        }
+    }
+
+    /// Sandboxes that fell while nobody used them, and still take room; returns how many.
+    fn close_fallen(&self) -> usize {
+        let has_fallen = |named: &Arc<Named>| {
+            named.place.try_read().is_ok_and(|place| place.as_ref().is_some_and(|place| !place.sandbox.is_alive()))
+        };
+        let fallen: Vec<_> = self.table().standing.values().filter(|named| has_fallen(named)).cloned().collect();
+        for named in &fallen {
+            self.close_if_standing(named);
+        }
+        fallen.len()
     }
 
     pub(crate) fn add(

@@ -8,6 +8,7 @@ use std::time::Duration;
 use belljar_core::wire::{FromGuest, Init, ToGuest, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 
 use crate::files::Files;
@@ -107,8 +108,11 @@ impl Agent {
         let mut ready = Vec::new();
         self.programs.interests(self.stream.has_room(), &mut polled, &mut ready);
         let timeout = self.patience().map(|time| Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() });
-        if rustix::event::poll(&mut polled, timeout.as_ref()).is_err() {
-            return Ok(Wake { frames: false, children: false, ready: Vec::new() });
+        match rustix::event::poll(&mut polled, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Wake { frames: false, children: false, ready: Vec::new() }),
+            // Blind and deaf we are of no use, and would spin.
+            Err(_) => return Err(Gone),
         }
         let stream = polled[0].revents();
         if stream.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
@@ -141,9 +145,11 @@ impl Agent {
             watch.rest();
             return;
         }
-        let too_many = watch.look();
-        if !too_many.is_empty() {
-            self.programs.kill_for_memory(&too_many);
+        match watch.look() {
+            Ok(too_many) if too_many.is_empty() => {}
+            Ok(too_many) => self.programs.kill_for_memory(&too_many),
+            // A limit that cannot be watched is not held.
+            Err(_) => self.programs.kill_all_for_memory(),
         }
     }
 

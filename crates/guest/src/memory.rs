@@ -34,13 +34,14 @@ impl Watch {
     }
 
     /// Looks, if it is time to, and says which processes have to go. For as long as a program runs.
-    pub(crate) fn look(&mut self) -> Vec<i32> {
+    /// An error is that it could not look.
+    pub(crate) fn look(&mut self) -> rustix::io::Result<Vec<i32>> {
         let now = Instant::now();
         let is_time = self.next.is_some_and(|next| now >= next);
         if is_time || self.next.is_none() {
             self.next = Some(now + EVERY);
         }
-        if is_time { self.use_now().over(self.limit_bytes) } else { Vec::new() }
+        if is_time { Ok(self.use_now()?.over(self.limit_bytes)) } else { Ok(Vec::new()) }
     }
 
     /// No program runs: the next look is a whole period after the next start.
@@ -50,11 +51,10 @@ impl Watch {
 
     /// What each process has for itself, and what is shared in memory files. The latter is the files of the sandbox, or
     /// the largest that one process has mapped, if that is more: their sum would count the same pages twice.
-    fn use_now(&self) -> Use {
+    fn use_now(&self) -> rustix::io::Result<Use> {
         let mut seen = Use { private: Vec::new(), shared_bytes: files_bytes() };
         let mut text = Vec::with_capacity(4096);
-        // Without /proc only the files are seen; there is nothing better to do.
-        let _ = for_each_process(|pid, proc| {
+        for_each_process(|pid, proc| {
             if !read_small(proc, pid, "statm", &mut text) {
                 return;
             }
@@ -63,8 +63,8 @@ impl Watch {
             if pages.shared * self.page_bytes > SHARED_WORTH_A_LOOK && read_small(proc, pid, "status", &mut text) {
                 seen.shared_bytes = seen.shared_bytes.max(shared_bytes(&text));
             }
-        });
-        seen
+        })?;
+        Ok(seen)
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn this_process_uses_something() {
-        assert!(Watch::new(0).use_now().total() > 100_000);
+        assert!(Watch::new(0).use_now().unwrap().total() > 100_000);
     }
 
     #[test]

@@ -218,8 +218,10 @@ impl Process {
                 if !stream.has_room() {
                     return Ok(false);
                 }
+                let before = output.left;
                 output.pass_on(self.id, stream, chunk)?;
-                if output.left == 0 {
+                // Less than there was: a stranger with the same pipe has read it. Waiting for the rest would be for ever.
+                if output.left == 0 || output.left == before {
                     output.pipe = None;
                 }
             }

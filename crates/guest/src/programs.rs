@@ -81,6 +81,11 @@ impl Programs {
         pids.iter().for_each(|&pid| tree::signal(pid, Signal::KILL));
     }
 
+    pub(crate) fn kill_all_for_memory(&mut self) {
+        self.processes.iter_mut().for_each(Process::memory_ran_out);
+        sys::kill_everyone();
+    }
+
     /// Kills all that no standing runner answers for, the runners of condemned programs among them. Those are not killed
     /// first and the rest when they are gone: beside a few hundred busy processes that takes a while for each of them.
     fn end_strays(&self) -> Strays {

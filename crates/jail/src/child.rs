@@ -19,9 +19,10 @@ use crate::{seal, sys};
 
 /// Kernel files that tell about the host, or that could change it were a permission check ever missed. Absent ones are
 /// skipped. Everything else in /proc stays: `ps`, `free` and `os.cpus()` work.
-const MASKED_FILES: [&str; 14] = [
+const MASKED_FILES: [&str; 16] = [
     "cmdline",
     "config.gz",
+    "diskstats",
     "interrupts",
     "iomem",
     "ioports",
@@ -30,12 +31,13 @@ const MASKED_FILES: [&str; 14] = [
     "key-users",
     "keys",
     "kmsg",
+    "partitions",
     "sched_debug",
     "sysrq-trigger",
     "timer_list",
     "vmallocinfo",
 ];
-const MASKED_DIRECTORIES: [&str; 5] = ["acpi", "bus", "fs", "irq", "scsi"];
+const MASKED_DIRECTORIES: [&str; 6] = ["acpi", "bus", "fs", "irq", "pressure", "scsi"];
 
 /// The user that programs are, inside.
 pub(crate) const INSIDE_ID: u32 = 1000;

@@ -10,6 +10,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::error::{At, Failure, Outcome};
 use crate::open::Jail;
@@ -38,9 +39,15 @@ pub(crate) fn serve() -> Outcome<()> {
 
     while let Some((length, fds)) = receive(control, &mut buffer)? {
         let JailRequest::Open(open) = wire::decode_body(&buffer[..length]).map_err(|_| malformed())?;
-        match jail.open(&open, fds) {
-            Ok(pidfd) => send(control, &JailReply::Opened, Some(pidfd))?,
-            Err(failure) => send(control, &failed(failure), None)?,
+        let answered = match jail.open(&open, fds) {
+            Ok(pidfd) => send(control, &JailReply::Opened, Some(&pidfd)).inspect_err(|_| {
+                let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+            }),
+            Err(failure) => Err(failure),
+        };
+        // Descriptors cannot always be passed; that costs this one sandbox, not all that stand.
+        if let Err(failure) = answered {
+            send(control, &failed(failure), None)?;
         }
     }
     Ok(())
@@ -54,11 +61,11 @@ fn failed(failure: Failure) -> JailReply {
     JailReply::Failed { step: failure.step, errno: failure.errno }
 }
 
-fn send(control: BorrowedFd<'_>, reply: &JailReply, fd: Option<OwnedFd>) -> Outcome<()> {
+fn send(control: BorrowedFd<'_>, reply: &JailReply, fd: Option<&OwnedFd>) -> Outcome<()> {
     let body = wire::encode_body(reply).map_err(|_| malformed())?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = fd.as_ref().map(|fd| [fd.as_fd()]);
+    let fds = fd.map(|fd| [fd.as_fd()]);
     if let Some(fds) = &fds {
         ancillary.push(SendAncillaryMessage::ScmRights(fds));
     }
@@ -75,7 +82,7 @@ fn receive(control: BorrowedFd<'_>, buffer: &mut [u8]) -> Outcome<Option<(usize,
             other => break other.at("receiving")?,
         }
     };
-    if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if got.flags.contains(ReturnFlags::TRUNC) {
         return Err(malformed());
     }
     if got.bytes == 0 {
@@ -86,6 +93,11 @@ fn receive(control: BorrowedFd<'_>, buffer: &mut [u8]) -> Outcome<Option<(usize,
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             fds.extend(rights);
         }
+    }
+    // There was no room for some of them. A sandbox that misses a cgroup would be a weaker one, so it gets none at all,
+    // and the request fails.
+    if got.flags.contains(ReturnFlags::CTRUNC) {
+        fds.clear();
     }
     Ok(Some((got.bytes, fds)))
 }

@@ -31,7 +31,8 @@ pub(crate) fn seal(open: &Open, landlock_abi: u32, finish: &Finish) -> Outcome<(
 
 fn limits(open: &Open) -> Outcome<()> {
     let mut limits = vec![
-        (libc::RLIMIT_CORE, 0),
+        // Not 0: a host that pipes core dumps to a program of its own heeds only this value, and 1 fits no core.
+        (libc::RLIMIT_CORE, 1),
         (libc::RLIMIT_MEMLOCK, 0),
         (libc::RLIMIT_MSGQUEUE, 0),
         (libc::RLIMIT_NICE, 0),

@@ -265,7 +265,9 @@ fn text_part(bytes: &[u8], offset: u64, size: u64) -> Option<(usize, &str)> {
             std::str::from_utf8(valid).ok()?
         }
     };
-    (!text.contains('\0')).then_some((skipped, text))
+    // What is mostly hidden characters is no text that anyone reads, and grows when they are shown.
+    let hidden = text.bytes().filter(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace()).count();
+    (!text.contains('\0') && hidden <= text.len() / 16).then_some((skipped, text))
 }
 
 pub(crate) fn listed(listing: &Listing) -> CallToolResult {

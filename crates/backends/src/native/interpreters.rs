@@ -21,6 +21,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Shown to every sandbox whole, so nothing below needs a bind of its own.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store"];
 
+/// Directories with much in them besides an interpreter, should one have been installed straight into them.
+const TOPS: [&str; 15] = [
+    "/",
+    "/dev",
+    "/etc",
+    "/home",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/var",
+    "/workspace",
+];
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Interpreter {
     Found {
@@ -157,10 +176,8 @@ fn is_system(path: &Path) -> bool {
 /// A home that would show more than an interpreter is not shown at all.
 fn check(home: &Path, host: &Host) -> Result<(), String> {
     let real = fs::canonicalize(home).map_err(|error| format!("{}: {error}", home.display()))?;
-    let shows_all = real == Path::new("/")
-        || ["/etc", "/home", "/root", "/var", "/proc", "/sys", "/dev", "/run", "/tmp"]
-            .iter()
-            .any(|top| real == Path::new(top))
+    let shows_all = TOPS.iter().any(|top| real == Path::new(top))
+        || real.parent() == Some(Path::new("/home"))
         || host.home.as_ref().is_some_and(|own| own.starts_with(&real));
     if shows_all {
         return Err(format!("it is installed straight into {}, which a sandbox must not see", real.display()));

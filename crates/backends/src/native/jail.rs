@@ -76,14 +76,20 @@ impl Jail {
 
     /// Opens a place. Must not be dropped half-way: the answer would be taken for the next one's.
     pub(super) async fn open(&self, open: &Open, fds: &[BorrowedFd<'_>]) -> Result<OwnedFd, BackendError> {
+        // Only for an end of the jail itself. What else can go wrong, such as descriptors that cannot be passed because
+        // too many are on their way, costs this request and no sandbox that stands.
         let lost = |why: &dyn std::fmt::Display| {
             self.alive.store(false, Ordering::Release);
             setup("asking the jail", why)
         };
-        let body = wire::encode_body(&JailRequest::Open(open.clone())).map_err(|error| lost(&error))?;
+        let body =
+            wire::encode_body(&JailRequest::Open(open.clone())).map_err(|error| setup("asking the jail", &error))?;
         let Some(control) = &self.control else { return Err(lost(&"it is closing")) };
         let control = control.lock().await;
-        sys::send(control.get_ref().as_fd(), &body, fds).map_err(|error| lost(&error))?;
+        sys::send(control.get_ref().as_fd(), &body, fds).map_err(|error| match error.kind() {
+            std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => lost(&error),
+            _ => setup("asking the jail", &error),
+        })?;
         let mut buffer = [0; REPLY_MAX];
         let (length, fd) = control
             .async_io(Interest::READABLE, |socket| sys::receive(socket.as_fd(), &mut buffer))
@@ -92,6 +98,8 @@ impl Jail {
         match (wire::decode_body(&buffer[..length]), fd) {
             (Ok(JailReply::Opened), Some(first_process)) => Ok(first_process),
             (Ok(JailReply::Failed { step, errno }), _) => Err(setup(&step, &std::io::Error::from_raw_os_error(errno))),
+            // Without a descriptor for it the sandbox goes down by itself: its stream has no other end.
+            (Ok(JailReply::Opened), None) => Err(setup("asking the jail", &"no room for another descriptor")),
             _ => Err(lost(&"it ended")),
         }
     }

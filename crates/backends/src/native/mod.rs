@@ -65,8 +65,7 @@ impl Native {
         jail.as_ref().map(Arc::clone).map_err(probe::explain)
     }
 
-    async fn open_place(&self, spec: &Spec) -> Result<NativeSandbox, BackendError> {
-        let jail = self.jail()?;
+    async fn open_place(&self, jail: &Arc<Jail>, spec: &Spec) -> Result<NativeSandbox, BackendError> {
         let limits = &spec.limits;
         let group = self.cgroups.create(limits).map_err(|error| setup("making a cgroup", &error))?;
         let id = self.ids.as_ref().map(Ids::lease);
@@ -84,8 +83,8 @@ impl Native {
         };
         let (ours, guests) =
             std::os::unix::net::UnixStream::pair().map_err(|error| setup("making a stream", &error))?;
-        let isolation = self.isolation(&jail, group.as_ref(), id.is_some());
-        let place = Place::open(&jail, &open, guests, group, id).await?;
+        let isolation = self.isolation(jail, group.as_ref(), id.is_some());
+        let place = Place::open(jail, &open, guests, group, id).await?;
         ours.set_nonblocking(true).map_err(|error| setup("making a stream", &error))?;
         let ours = UnixStream::from_std(ours).map_err(|error| setup("making a stream", &error))?;
         let init = Init {
@@ -130,7 +129,15 @@ impl Backend for Native {
     }
 
     fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>> {
-        Box::pin(async move { Ok(Box::new(self.open_place(spec).await?) as Box<dyn Sandbox>) })
+        Box::pin(async move {
+            let jail = self.jail()?;
+            let opened = match self.open_place(&jail, spec).await {
+                // The jail was killed since it was last asked. A new one can do what it could not.
+                Err(_) if !jail.is_alive() => self.open_place(&self.jail()?, spec).await,
+                other => other,
+            };
+            Ok(Box::new(opened?) as Box<dyn Sandbox>)
+        })
     }
 }
 

@@ -24,6 +24,8 @@ struct Remains {
     first_process: OwnedFd,
     group: Option<Arc<Group>>,
     id: Option<Lease>,
+    /// Its end is the end of every sandbox that it made.
+    _jail: Arc<Jail>,
 }
 
 /// Tells of the kernel's kills, for as long as somebody asks.
@@ -52,7 +54,8 @@ impl Place {
             fds.extend(group.iter().flat_map(Group::entrances));
             match jail.open(&open, &fds).await {
                 Ok(first_process) => {
-                    Ok(Place { remains: Some(Remains { first_process, group: group.map(Arc::new), id }) })
+                    let group = group.map(|group| Arc::new(group.entered()));
+                    Ok(Place { remains: Some(Remains { first_process, group, id, _jail: jail }) })
                 }
                 Err(error) => {
                     if let Some(group) = group {
@@ -99,7 +102,7 @@ impl Remains {
     }
 
     async fn clear(self) {
-        let Remains { first_process, group, id } = self;
+        let Remains { first_process, group, id, _jail } = self;
         // Readable once the process is gone, which the kernel allows only when all others in the namespace are.
         if let Ok(exit) = sys::watch(first_process) {
             let _ = exit.readable().await;

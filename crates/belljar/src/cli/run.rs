@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use belljar_backends::Choice;
 use belljar_core::{BackendError, Ending, Language, Limit, Program, Source, State, Stdin, Stream};
-use belljar_engine::{Console, Engine, EngineError, Principal, RunRequest, Settings};
+use belljar_engine::{Console, Engine, EngineError, Principal, RunRequest};
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -82,7 +82,7 @@ impl Run {
 }
 
 async fn run(choice: Choice, program: Program, quiet: bool) -> anyhow::Result<belljar_engine::Run> {
-    let engine = Engine::new(wiring::backend(choice), Settings::default());
+    let engine = Engine::new(wiring::backend(choice), wiring::settings());
     let (output, shown) = mpsc::unbounded_channel();
     let console = Console { output, input: read_stdin() };
     let request = RunRequest { sandbox: None, program };

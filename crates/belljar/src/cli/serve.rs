@@ -34,14 +34,16 @@ pub(super) struct Serve {
     /// Seconds after which an unused sandbox is removed
     #[arg(long, value_name = "SECONDS", default_value = "1800", value_parser = values::seconds)]
     idle_timeout: Duration,
-    /// Sandboxes that may exist at once
-    #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().sandboxes_max)]
-    max_sandboxes: usize,
+    /// Sandboxes that may exist at once [default: 256, or what the limit on open files has room for]
+    #[arg(long, value_name = "NUMBER")]
+    max_sandboxes: Option<usize>,
 }
 
 impl Serve {
     pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
-        let settings = Settings { idle: self.idle_timeout, sandboxes_max: self.max_sandboxes, ..Settings::default() };
+        let settings = wiring::settings();
+        let sandboxes_max = self.max_sandboxes.unwrap_or(settings.sandboxes_max);
+        let settings = Settings { idle: self.idle_timeout, sandboxes_max, ..settings };
         match self.http {
             None => {
                 let runtime = wiring::runtime_for_one()?;

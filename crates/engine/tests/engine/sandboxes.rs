@@ -21,7 +21,8 @@ async fn a_created_sandbox_says_what_it_is() {
     let wish = Wish { memory_bytes: Some(256 << 20), ..Wish::default() };
     let request = CreateRequest { wish, env: vec![("A".into(), "b".into())], ..CreateRequest::default() };
     let info = engine.create(&me(), request).await.unwrap();
-    assert_eq!(info.limits, Limits { memory_bytes: 256 << 20, ..Limits::default() });
+    let limits = Limits { memory_bytes: 256 << 20, disk_bytes: 192 << 20, ..Limits::default() };
+    assert_eq!(info.limits, limits);
     assert_eq!((info.idle, info.expires_in, info.age, info.runs), (secs(600), secs(600), secs(0), 0));
     assert_eq!(info.isolation.backend, "fake");
 

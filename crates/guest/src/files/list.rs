@@ -9,7 +9,7 @@ use belljar_core::wire::FromGuest;
 use belljar_core::{Entry, FileErrorKind, FileKind, Metadata};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
-use super::{PATH_MAX, Progress, absolute, kind_of};
+use super::{PATH_MAX, Progress, absolute, is_of_the_kernel, kind_of};
 use crate::stream::{Gone, Stream};
 
 /// Entries at most, whatever the host asks for.
@@ -61,7 +61,11 @@ impl List {
             waiting: VecDeque::new(),
             open: None,
         };
-        list.open = Some(list.open_directory(Vec::new(), 1).map_err(kind_of)?);
+        let open = list.open_directory(Vec::new(), 1).map_err(kind_of)?;
+        if is_of_the_kernel(&open.fd) {
+            return Err(FileErrorKind::Denied);
+        }
+        list.open = Some(open);
         Ok(list)
     }
 

@@ -8,6 +8,7 @@ mod read;
 mod write;
 
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 
 use belljar_core::wire::FromGuest;
 use belljar_core::{FileError, FileErrorKind, Range, WORKSPACE};
@@ -154,6 +155,11 @@ pub(crate) fn absolute(path: &str) -> Result<CString, FileErrorKind> {
         return Err(FileErrorKind::BadPath);
     }
     CString::new(whole).map_err(|_| FileErrorKind::BadPath)
+}
+
+/// Whether a file or directory is one of /proc, where the guest would see itself. One that cannot be told is.
+fn is_of_the_kernel(file: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(file).map_or(true, |found| found.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
 /// The refusal of an operation on `path`, which is cut where no valid one can go on, so that answers stay small.

@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 use belljar_core::wire::{CHUNK_MAX, FromGuest};
 use belljar_core::{FileErrorKind, Range};
 use rustix::buffer::spare_capacity;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Progress, absolute, kind_of, refusal};
+use super::{Progress, absolute, is_of_the_kernel, kind_of, refusal};
 use crate::stream::{Gone, Stream};
 
 #[derive(Debug)]
@@ -75,7 +75,13 @@ impl Read {
 fn open_regular(path: &str) -> Result<(OwnedFd, u64), FileErrorKind> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let errors = |errno| kind_of(errno);
-    let file = rustix::fs::open(absolute(path)?, flags, Mode::empty()).map_err(errors)?;
+    // Links of /proc lead to what the guest has, not the code: its executable, its stream.
+    let resolve = ResolveFlags::NO_MAGICLINKS;
+    let file =
+        rustix::fs::openat2(CWD, absolute(path)?, flags, Mode::empty(), resolve).map_err(|errno| match errno {
+            Errno::LOOP => FileErrorKind::NotRegular,
+            errno => kind_of(errno),
+        })?;
     let stat = rustix::fs::fstat(&file).map_err(errors)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}
@@ -83,7 +89,7 @@ fn open_regular(path: &str) -> Result<(OwnedFd, u64), FileErrorKind> {
         _ => return Err(FileErrorKind::NotRegular),
     }
     // Files of /proc say they are regular. They have no end to rely on, and /proc/self here would be the guest.
-    if rustix::fs::fstatfs(&file).map_err(errors)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
+    if is_of_the_kernel(&file) {
         return Err(FileErrorKind::NotRegular);
     }
     Ok((file, stat.st_size as u64))

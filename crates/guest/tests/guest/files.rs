@@ -91,7 +91,7 @@ fn what_is_no_regular_file_is_not_read() {
         ("/proc/version", FileErrorKind::NotRegular),
         ("dangling", FileErrorKind::NotFound),
         ("missing", FileErrorKind::NotFound),
-        ("loop", FileErrorKind::Failed),
+        ("loop", FileErrorKind::NotRegular),
         ("/etc/passwd/x", FileErrorKind::NotDirectory),
         ("", FileErrorKind::BadPath),
         ("a\0b", FileErrorKind::BadPath),

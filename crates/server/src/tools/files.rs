@@ -10,7 +10,9 @@ use crate::mime;
 
 /// What is read when the caller names no length: enough for any source file, and not a context full.
 const READ_BYTES_DEFAULT: u64 = 256 * 1024;
-const READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// An answer has it twice, escaped, and a caller that does not read keeps it in memory.
+const READ_BYTES_MAX: u64 = 1024 * 1024;
+const IMAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
 const LIST_DEPTH_MAX: u64 = 16;
 const LIST_ENTRIES_MAX: u32 = 1000;
@@ -51,14 +53,14 @@ pub(super) async fn read(mut call: Call<'_>) -> Result<CallToolResult, ToolError
     let mut content = call.engine.read(call.who, &sandbox, &path, range).await?;
     if encoding == Encoding::Auto && length.is_none() && is_cut_image(offset, &content) {
         // A part of a picture shows nothing.
-        content = call.engine.read(call.who, &sandbox, &path, Range { offset, length: READ_BYTES_MAX }).await?;
+        content = call.engine.read(call.who, &sandbox, &path, Range { offset, length: IMAGE_BYTES_MAX }).await?;
     }
     Ok(answer::read(FilePart { path: &path, offset, content, encoding }))
 }
 
 fn is_cut_image(offset: u64, content: &Content) -> bool {
     let read = content.bytes.len() as u64;
-    offset == 0 && read < content.size && content.size <= READ_BYTES_MAX && mime::image(&content.bytes).is_some()
+    offset == 0 && read < content.size && content.size <= IMAGE_BYTES_MAX && mime::image(&content.bytes).is_some()
 }
 
 pub(super) async fn list(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {

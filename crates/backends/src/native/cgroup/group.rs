@@ -87,6 +87,12 @@ impl Group {
         self.entrances.iter().map(|fd| fd.as_fd())
     }
 
+    /// Closes the entrances, once the sandbox is in.
+    pub(in super::super) fn entered(mut self) -> Group {
+        self.entrances = Vec::new();
+        self
+    }
+
     pub(in super::super) fn entry(&self) -> CgroupEntry {
         self.entry
     }
@@ -152,6 +158,8 @@ fn settings(version: Version, controller: Controller, limits: &Limits) -> Vec<Se
             must("memory.limit_in_bytes", limits.memory_bytes),
             // Memory and swap together: after the line above, or it would be refused.
             may("memory.memsw.limit_in_bytes", limits.memory_bytes),
+            // What waits in TCP sockets is counted apart in this version.
+            may("memory.kmem.tcp.limit_in_bytes", limits.memory_bytes / 4),
         ],
         (Version::One, Controller::Cpu) => {
             vec![must("cpu.cfs_quota_us", quota_us)]
