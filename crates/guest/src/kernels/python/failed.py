@@ -12,7 +12,8 @@ def prepare():
     beside, sys.path[:] = sys.path[:], paths
     try:
         import linecache, traceback
-        linecache.cache["main.py"] = len(source), None, source.decode().splitlines(True), "main.py"
+        # Every line has an end, as linecache itself sees to: the marks below a line are counted with it.
+        linecache.cache["main.py"] = len(source), None, (source.decode() + "\n").splitlines(True), "main.py"
         if show is sys.__excepthook__:
             show = traceback.print_exception
     except Exception:
