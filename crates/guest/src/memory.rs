@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use belljar_core::WORKSPACE;
 
+use crate::sys;
 use crate::tree::{for_each_process, read_small};
 
 const EVERY: Duration = Duration::from_millis(50);
@@ -25,7 +26,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(limit_bytes: u64) -> Watch {
-        Watch { limit_bytes, page_bytes: rustix::param::page_size() as u64, next: None }
+        Watch { limit_bytes, page_bytes: sys::page_bytes(), next: None }
     }
 
     /// How long until the next look.

@@ -205,6 +205,14 @@ pub(crate) fn end_as(exit: Exit) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// The C library's word, from what the kernel gave it at the start. rustix would ask the kernel again, which before 6.4
+/// only answers in a file that a process which is not dumpable may not read, and panic.
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: no memory is involved.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
 fn last_errno() -> Errno {
     // SAFETY: glibc's `errno` is a live integer of this thread.
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })

@@ -38,17 +38,21 @@ const WATCH_SLACK_BYTES: u64 = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Native {
     interpreters: Interpreters,
-    cgroups: Arc<Cgroups>,
     ids: Option<Arc<Ids>>,
+    // Before `cgroups`: it may be in one that goes with them.
     jail: Mutex<Result<Arc<Jail>, jail::Refusal>>,
+    cgroups: Arc<Cgroups>,
 }
 
 impl Native {
     pub(crate) fn start(host: &Host) -> Native {
         let interpreters = Interpreters::find(host);
+        // Before the jail: the server may have to step into another cgroup, alone, and a child that it already has
+        // would stay behind and be in the way.
+        let cgroups = Arc::new(Cgroups::find());
         let jail = Jail::start(&layout::plan(&interpreters)).map(Arc::new);
         Native {
-            cgroups: Arc::new(Cgroups::find()),
+            cgroups,
             // Root gives each sandbox a host user of its own; anybody else has only the one.
             ids: sys::is_admin().then(|| Arc::new(Ids::default())),
             jail: Mutex::new(jail),
@@ -104,7 +108,7 @@ impl Native {
             namespaces: "user pid mount net ipc uts cgroup time".to_owned(),
             seccomp: "allow-list".to_owned(),
             landlock: match jail.landlock_abi() {
-                0 => "none: this kernel has no landlock".to_owned(),
+                0 => "none: this kernel has none, or only its first version".to_owned(),
                 abi => format!("abi {abi}"),
             },
             cgroup: group

@@ -57,10 +57,10 @@ fn seccomp() -> WallState {
 fn landlock(abi: Option<u32>) -> WallState {
     match abi {
         Some(0) => WallState::Weaker {
-            why: "this kernel has no landlock, so the mounts stand alone".to_owned(),
-            fix: "use Linux 5.13 or later with landlock in the `lsm=` list of the kernel's command line".to_owned(),
+            why: "this kernel has no landlock, or only its first version; the mounts stand alone".to_owned(),
+            fix: "use Linux 5.19 or later with landlock in the `lsm=` list of the kernel's command line".to_owned(),
         },
-        Some(abi @ 1..6) => WallState::Weaker {
+        Some(abi @ ..6) => WallState::Weaker {
             why: format!("abi {abi}: file access is held, signals and abstract sockets by namespaces alone"),
             fix: "use Linux 6.12 or later".to_owned(),
         },
@@ -77,7 +77,8 @@ fn cgroup(cgroups: &Cgroups) -> WallState {
         Some(detail) => WallState::Stands { detail },
         None => WallState::Weaker {
             why: format!("{}; memory and processes are held by rlimits and a watch, CPU is not", cgroups.why_none()),
-            fix: "start it with `systemd-run --user --scope -p Delegate=yes belljar serve`, or as root".to_owned(),
+            fix: "start it with `systemd-run --user --scope -p Delegate=yes belljar serve`, as root without --user"
+                .to_owned(),
         },
     }
 }
@@ -133,6 +134,8 @@ pub(super) fn explain(refusal: &Refusal) -> BackendError {
             "making user namespaces is forbidden here, as in a container with the default seccomp profile".to_owned(),
             "start the container with --security-opt seccomp=unconfined, or run belljar on the host".to_owned(),
         )
+    } else if *errno == libc::ENOSYS {
+        (format!("this kernel is too old: {step}"), "use Linux 5.12 or later; 5.19 for landlock".to_owned())
     } else if denied && step == "starting the jail" {
         (
             "this host does not run programs from memory (vm.memfd_noexec)".to_owned(),

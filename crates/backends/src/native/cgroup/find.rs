@@ -10,6 +10,8 @@ pub(super) struct Found {
     pub(super) version: Version,
     pub(super) controllers: Vec<Controller>,
     pub(super) own: PathBuf,
+    /// The whole tree, as far as it is mounted.
+    pub(super) top: PathBuf,
 }
 
 /// `mountinfo` and `memberships` are the texts of /proc/self/mountinfo and /proc/self/cgroup.
@@ -33,7 +35,8 @@ pub(super) fn find(mountinfo: &str, memberships: &str) -> Vec<Found> {
         let Some(membership) = membership(memberships, key) else { continue };
         let below = Path::new(membership).strip_prefix(mount.root).unwrap_or(Path::new(""));
         let below = below.strip_prefix("/").unwrap_or(below);
-        found.push(Found { version, controllers, own: Path::new(&mount.point).join(below) });
+        let top = PathBuf::from(&mount.point);
+        found.push(Found { version, controllers, own: top.join(below), top });
     }
     // Where version 1 has a controller, version 2 cannot.
     let in_one: Vec<_> = found

@@ -17,6 +17,7 @@ use belljar_core::Limits;
 
 pub(super) use group::Group;
 
+use crate::sys;
 use find::Found;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,13 +69,21 @@ impl Cgroups {
         let found = find::find(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
         let mut trees = Vec::new();
         let mut why_none = "this host has no cgroup controllers".to_owned();
-        for Found { version, controllers, own } in found {
-            sweep::remove_dead(&own);
-            let tree = Tree { version, controllers, directory: own.join(&name) };
-            match tree.prepare(&own) {
-                Ok(controllers) if !controllers.is_empty() => trees.push(Tree { controllers, ..tree }),
-                Ok(_) => {}
-                Err(error) => why_none = format!("no cgroup is delegated to this user ({error})"),
+        for Found { version, controllers, own, top } in found {
+            // Below our own cgroup, where whoever started us set limits for us; or, for root in a shell that it shares
+            // its cgroup with, at the top, as container engines do.
+            let places = if version == Version::Two && sys::is_admin() { vec![own, top] } else { vec![own] };
+            for place in places {
+                sweep::remove_dead(&place);
+                let tree = Tree { version, controllers: controllers.clone(), directory: place.join(&name) };
+                match tree.prepare(&place) {
+                    Ok(controllers) if !controllers.is_empty() => {
+                        trees.push(Tree { controllers, ..tree });
+                        break;
+                    }
+                    Ok(_) => why_none = "no controller is handed down to this server's cgroup".to_owned(),
+                    Err(error) => why_none = why(&error),
+                }
             }
         }
         // A host with controllers in both is possible, and rare; there version 1 has the ones that matter to it.
@@ -105,7 +114,7 @@ impl Cgroups {
 impl Drop for Cgroups {
     fn drop(&mut self) {
         for tree in &self.trees {
-            let _ = fs::remove_dir(&tree.directory);
+            tree.remove();
         }
     }
 }
@@ -125,18 +134,62 @@ impl Tree {
             return Ok(self.controllers.clone());
         }
         // A cgroup of version 2 gives controllers to its children, or has processes, never both; only the root may. So
-        // where we are the only process in ours, as in a systemd scope or a container, we step into a leaf first.
-        let controllers = match enable(own, &self.controllers) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                let leaf = self.leaf();
-                fs::create_dir(&leaf)?;
-                fs::write(leaf.join("cgroup.procs"), std::process::id().to_string())?;
-                enable(own, &self.controllers)?
-            }
-            other => other?,
-        };
-        fs::create_dir(&self.directory)?;
-        enable(&self.directory, &controllers)
+        // we step into a leaf first, which helps where we are alone in ours, as in a systemd scope or a container. Not
+        // only when told "busy": pids and cpu without memory are let through, and then no child can have processes.
+        let is_root = !own.join("cgroup.type").exists();
+        let controllers = if is_root { enable(own, &self.controllers)? } else { self.step_aside(own)? };
+        if controllers.is_empty() {
+            return Ok(controllers);
+        }
+        let made = fs::create_dir(&self.directory);
+        made.and_then(|()| enable(&self.directory, &controllers)).inspect_err(|_| self.remove())
+    }
+
+    /// Moves the server into a leaf below its cgroup, if that is all it takes for the cgroup to give controllers.
+    fn step_aside(&self, own: &Path) -> io::Result<Vec<Controller>> {
+        let leaf = self.leaf();
+        fs::create_dir(&leaf)?;
+        let enabled = enter(&leaf).and_then(|()| enable(own, &self.controllers));
+        if !enabled.as_ref().is_ok_and(|controllers| !controllers.is_empty()) {
+            // Others are in it too, or it has none to give. Back: whoever put us there counts on finding us there.
+            let _ = enter(own);
+            let _ = fs::remove_dir(&leaf);
+        }
+        enabled
+    }
+
+    /// Removes our directory, and goes back to where we were started if we had to leave it.
+    fn remove(&self) {
+        let _ = fs::remove_dir(&self.directory);
+        let leaf = self.leaf();
+        if let Some(own) = self.directory.parent().filter(|_| leaf.is_dir()) {
+            // It gave none when we came, or we could not have been in it. While it gives some, nobody may enter.
+            let _ = hand_down(own, '-', &self.controllers);
+            let _ = enter(own);
+            let _ = fs::remove_dir(&leaf);
+        }
+    }
+}
+
+/// Moves this process, all threads of it.
+fn enter(directory: &Path) -> io::Result<()> {
+    fs::write(directory.join("cgroup.procs"), std::process::id().to_string())
+}
+
+/// All in one write, which the kernel does wholly or not at all.
+fn hand_down(directory: &Path, sign: char, controllers: &[Controller]) -> io::Result<()> {
+    let words: Vec<_> = controllers.iter().map(|controller| format!("{sign}{}", controller.name())).collect();
+    fs::write(directory.join("cgroup.subtree_control"), words.join(" "))
+}
+
+/// For the caller, who can do nothing with a number; the way out is the doctor's to say.
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => "other processes share this server's cgroup".to_owned(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "no cgroup is delegated to this server".to_owned()
+        }
+        _ => format!("no cgroup could be made ({error})"),
     }
 }
 
@@ -144,12 +197,11 @@ impl Tree {
 fn enable(directory: &Path, wanted: &[Controller]) -> io::Result<Vec<Controller>> {
     let control = directory.join("cgroup.subtree_control");
     let has = |text: &str, controller: &Controller| text.split_whitespace().any(|name| name == controller.name());
-    let available = fs::read_to_string(directory.join("cgroup.controllers"))?;
-    for controller in wanted.iter().filter(|controller| has(&available, controller)) {
-        let enabled = fs::read_to_string(&control)?;
-        if !has(&enabled, controller) {
-            fs::write(&control, format!("+{}", controller.name()))?;
-        }
+    let (available, enabled) =
+        (fs::read_to_string(directory.join("cgroup.controllers"))?, fs::read_to_string(&control)?);
+    let missing: Vec<_> = wanted.iter().copied().filter(|one| has(&available, one) && !has(&enabled, one)).collect();
+    if !missing.is_empty() {
+        hand_down(directory, '+', &missing)?;
     }
     let enabled = fs::read_to_string(&control)?;
     Ok(wanted.iter().copied().filter(|controller| has(&enabled, controller)).collect())

@@ -2,13 +2,20 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const PREFIX: &str = "belljar-";
 
 /// The name of this server's directory. A process number alone comes back; with the start time it does not.
 pub(super) fn own_name() -> String {
+    // A process has one backend, but a test may have many at once, each with cgroups of its own.
+    static STARTED: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
-    format!("{PREFIX}{pid}-{}", start_time(pid).unwrap_or(0))
+    let name = format!("{PREFIX}{pid}-{}", start_time(pid).unwrap_or(0));
+    match STARTED.fetch_add(1, Ordering::Relaxed) {
+        0 => name,
+        others => format!("{name}-{others}"),
+    }
 }
 
 /// Removes the directories of servers that are no more.
@@ -34,7 +41,7 @@ fn remove(directory: &Path) {
 
 fn owner_is_dead(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
-    // `<pid>-<start time>`, or the same with `-server` behind it.
+    // `<pid>-<start time>`, or the same with a number or `-server` behind it.
     let mut parts = rest.splitn(3, '-').map(str::parse::<u64>);
     let (Some(Ok(pid)), Some(Ok(started))) = (parts.next(), parts.next()) else { return false };
     let Ok(pid) = u32::try_from(pid) else { return true };

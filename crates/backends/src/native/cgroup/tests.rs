@@ -17,8 +17,12 @@ const V1: &str = "\
 #[test]
 fn version_one_has_a_tree_for_each_controller_and_a_bare_version_two_beside_it_is_left_alone() {
     let memberships = "4:memory:/user/a\n3:cpu:/\n2:pids:/user\n1:name=systemd:/\n0::/x";
-    let tree =
-        |controller, own: &str| Found { version: Version::One, controllers: vec![controller], own: PathBuf::from(own) };
+    let tree = |controller: Controller, own: &str| Found {
+        version: Version::One,
+        controllers: vec![controller],
+        own: PathBuf::from(own),
+        top: PathBuf::from("/sys/fs/cgroup").join(controller.name()),
+    };
     assert_eq!(
         find(V1, memberships),
         [
@@ -34,7 +38,10 @@ fn version_two_is_one_tree() {
     let mountinfo = "25 20 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
     let found = find(mountinfo, "0::/user.slice/user-1000.slice/app.scope\n");
     let own = PathBuf::from("/sys/fs/cgroup/user.slice/user-1000.slice/app.scope");
-    assert_eq!(found, [Found { version: Version::Two, controllers: Controller::ALL.to_vec(), own }]);
+    assert_eq!(
+        found,
+        [Found { version: Version::Two, controllers: Controller::ALL.to_vec(), own, top: "/sys/fs/cgroup".into() }]
+    );
 }
 
 #[test]
