@@ -18,20 +18,28 @@ pub struct UnknownBackend(pub String);
 
 impl std::fmt::Display for UnknownBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "unknown backend {:?}; use one of: native", self.0)
+        let names = Choice::ALL.map(Choice::name).join(", ");
+        write!(f, "unknown backend {:?}; use one of: {names}", self.0)
     }
 }
 
 impl std::error::Error for UnknownBackend {}
 
+impl Choice {
+    pub const ALL: [Choice; 1] = [Choice::Native];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Native => "native",
+        }
+    }
+}
+
 impl std::str::FromStr for Choice {
     type Err = UnknownBackend;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "native" => Ok(Choice::Native),
-            _ => Err(UnknownBackend(name.to_owned())),
-        }
+        Choice::ALL.into_iter().find(|choice| choice.name() == name).ok_or_else(|| UnknownBackend(name.to_owned()))
     }
 }
 

@@ -15,13 +15,21 @@ use tracing_subscriber::EnvFilter;
 
 /// People read stderr; stdout belongs to data and to the protocol.
 pub(crate) fn log() {
-    let filter = env::var("BELLJAR_LOG").ok().and_then(|text| EnvFilter::try_new(text).ok());
+    let wanted = env::var("BELLJAR_LOG").ok().map(EnvFilter::try_new);
+    let (filter, refused) = match wanted {
+        Some(Ok(filter)) => (filter, None),
+        // The protocol library warns of every mistake of a client's, who is told anyway.
+        other => (EnvFilter::new("warn,rmcp=error"), other.and_then(Result::err)),
+    };
     tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|| EnvFilter::new("warn")))
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none())
         .with_target(false)
         .init();
+    if let Some(error) = refused {
+        tracing::warn!("BELLJAR_LOG is not a filter ({error}); such as info, or belljar_engine=debug, is");
+    }
 }
 
 fn host() -> Host {

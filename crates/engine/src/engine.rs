@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
-    Backend, BackendError, Content, FileError, FileErrorKind, Isolation, Language, Later, Listing, Program, Range,
-    Report, Spec, State, Stream,
+    Backend, BackendError, Content, FileError, FileErrorKind, Isolation, Language, Later, Limits, Listing, Program,
+    Range, Report, Spec, State, Stream,
 };
 use tokio::task::JoinError;
 use tokio::time::timeout;
@@ -134,17 +134,21 @@ impl Engine {
             }
         };
         drop(entered);
-        let report = joined(task).await?;
+        let (report, limits) = joined(task).await?;
         tracing::debug!(run = %id, ?sandbox, ending = ?report.ending, state = ?report.state,
             duration = ?report.duration, "a program ended");
         shared.outputs.keep(who, &id, &report);
-        Ok(Run { id, report, sandbox })
+        Ok(Run { id, report, limits, sandbox })
     }
 
     pub async fn create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
         let shared = self.shared();
         let _entered = shared.enter()?;
         let limits = limits::grant(&request.wish, &shared.settings.ceiling)?;
+        let age_max = shared.settings.age_max;
+        if request.idle.is_some_and(|idle| idle > age_max) {
+            return Err(EngineError::LimitTooHigh { name: "timeout", max: format!("{} seconds", age_max.as_secs()) });
+        }
         check::env(&request.env)?;
         let id = SandboxId::random()?;
         let slot = shared.sandboxes.slot().await?;
@@ -286,7 +290,7 @@ async fn in_throw_away(
     program: Program,
     console: Option<Console>,
     cancel: CancellationToken,
-) -> Result<Report, EngineError> {
+) -> Result<(Report, Limits), EngineError> {
     let orders = Orders { cancel, closing: CancellationToken::new() };
     let limits = limits::grant(&Wish::default(), &shared.settings.ceiling)?;
     let spec = Spec { limits, ..Spec::default() };
@@ -308,7 +312,7 @@ async fn in_throw_away(
         Reach::Answered => State::Fresh,
         Reach::Silent => State::Lost,
     };
-    Ok(report(outcome, state, isolation))
+    Ok((report(outcome, state, isolation), limits))
 }
 
 async fn in_created(
@@ -317,7 +321,7 @@ async fn in_created(
     program: Program,
     console: Option<Console>,
     cancel: CancellationToken,
-) -> Result<Report, EngineError> {
+) -> Result<(Report, Limits), EngineError> {
     let orders = Orders { cancel, closing: used.named.closing.clone() };
     let _turn = tokio::select! {
         biased;
@@ -339,7 +343,10 @@ async fn in_created(
         used.trust();
     }
     match outcome {
-        Ok(outcome) => Ok(report(outcome, if stands { state } else { State::Lost }, used.named.isolation.clone())),
+        Ok(outcome) => {
+            let state = if stands { state } else { State::Lost };
+            Ok((report(outcome, state, used.named.isolation.clone()), used.named.limits))
+        }
         Err(NotStarted { error, .. }) => {
             used.uncount_run();
             Err(error)

@@ -33,7 +33,12 @@ pub(crate) fn grant(wish: &Wish, ceiling: &Limits) -> Result<Limits, EngineError
         cpu_milli: one.of("cpus", wish.cpu_milli, |l| l.cpu_milli, cpus)?,
         processes: one.of("processes", wish.processes, |l| l.processes, count)?,
         open_files: one.of("open_files", wish.open_files, |l| l.open_files, count)?,
-        disk_bytes: disk.of("disk_mb", wish.disk_bytes, |l| l.disk_bytes, mib)?,
+        disk_bytes: disk.of(
+            "disk_mb",
+            wish.disk_bytes,
+            |l| l.disk_bytes,
+            |bytes| format!("{}, or for more memory_mb: files live in memory", mib(bytes)),
+        )?,
         output_bytes: one.of("output_kb", wish.output_bytes, |l| l.output_bytes, kib)?,
     })
 }
@@ -86,7 +91,10 @@ mod tests {
         let wish = Wish { memory_bytes: Some(64 * MIB), ..Wish::default() };
         assert_eq!(grant(&wish, &ceiling).unwrap().disk_bytes, 48 * MIB);
         let refused = grant(&Wish { disk_bytes: Some(49 * MIB), ..wish }, &ceiling).unwrap_err();
-        assert_eq!(refused.to_string(), "disk_mb is more than this server allows; ask for at most 48");
+        assert_eq!(
+            refused.to_string(),
+            "disk_mb is more than this server allows; ask for at most 48, or for more memory_mb: files live in memory"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use belljar_core::{Report, Stream};
 use crate::{Principal, RunId};
 
 /// Shorter output is shown whole in the answer, so nobody comes back for it.
-const WORTH_KEEPING_BYTES: usize = 8 * 1024;
+const WORTH_KEEPING_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Outputs {

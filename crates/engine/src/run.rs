@@ -111,7 +111,7 @@ pub(crate) async fn run(
     orders: &Orders,
 ) -> Result<Outcome, NotStarted> {
     let wall = program.wall;
-    let has_cwd = program.cwd.is_some();
+    let cwd = program.cwd.clone();
     let mut running = start(sandbox, program, orders).await?;
     let started = Instant::now();
     let mut capture = Capture::new(output_bytes_max);
@@ -153,7 +153,7 @@ pub(crate) async fn run(
                 }
                 Ok(Event::Finished(finish)) => break Some(finish),
                 // The guest answered in order: it is the program that could not be started.
-                Err(BackendError::File(error)) => return Err(refused(error, has_cwd)),
+                Err(BackendError::File(error)) => return Err(refused(error, cwd.as_deref())),
                 Err(error) => {
                     tracing::warn!(?error, "a sandbox was lost under its program");
                     break None;
@@ -195,7 +195,7 @@ fn ending(finish: Option<Finish>) -> Ending {
 }
 
 async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Result<Box<dyn Running>, NotStarted> {
-    let has_cwd = program.cwd.is_some();
+    let cwd = program.cwd.clone();
     let starting = sandbox.start(program);
     pin!(starting);
     let answer = tokio::select! {
@@ -208,7 +208,7 @@ async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Resu
     };
     match answer {
         Ok(Ok(running)) => Ok(running),
-        Ok(Err(BackendError::File(error))) => Err(refused(error, has_cwd)),
+        Ok(Err(BackendError::File(error))) => Err(refused(error, cwd.as_deref())),
         Ok(Err(error)) => {
             let reach = match error {
                 BackendError::Lost { .. } => Reach::Silent,
@@ -221,8 +221,8 @@ async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Resu
 }
 
 /// A program that the guest could not start: for the one path that a caller gives with it, or for a reason of ours.
-fn refused(FileError { kind, path }: FileError, has_cwd: bool) -> NotStarted {
-    let error = if has_cwd {
+fn refused(FileError { kind, path }: FileError, cwd: Option<&str>) -> NotStarted {
+    let error = if cwd == Some(path.as_str()) {
         EngineError::BadCwd { kind }
     } else {
         told(BackendError::Setup { step: format!("starting {path}"), why: kind.to_string() })

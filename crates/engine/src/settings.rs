@@ -71,8 +71,7 @@ pub struct CreateRequest {
     pub wish: Wish,
     /// Environment of every program in the sandbox.
     pub env: Vec<(String, String)>,
-    /// Instead of the operator's default; brought to at least a second and at most the longest age, and
-    /// [`SandboxInfo::idle`] says what it became.
+    /// Instead of the operator's default; brought to at least a second, and [`SandboxInfo::idle`] says what it became.
     pub idle: Option<Duration>,
 }
 
@@ -109,6 +108,8 @@ pub struct Console {
 pub struct Run {
     pub id: RunId,
     pub report: Report,
+    /// What it ran under.
+    pub limits: Limits,
     /// The sandbox it ran in, if that was not a throw-away one.
     pub sandbox: Option<SandboxId>,
 }

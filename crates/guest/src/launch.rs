@@ -11,9 +11,6 @@ use crate::files::{absolute, kind_of, refusal};
 use crate::kernels::{self, Invocation};
 use crate::sys::Strings;
 
-/// Where interpreters are looked for when the environment has no `PATH`.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
 /// Everything an `exec` needs, made before the fork so that nothing in between can fail for want of memory.
 #[derive(Debug)]
 pub(crate) struct Launch {
@@ -41,7 +38,7 @@ impl Launch {
             Source::Command(line) => (Language::Shell, line),
         };
         let env = Environment::new(&init.env, &start.env);
-        let (interpreter, path) = find(language, env.get("PATH").unwrap_or(PATH))?;
+        let (interpreter, path) = find(language, &init.interpreters)?;
         let Invocation { name, arguments, code } = kernels::invocation(language, interpreter, code);
         let argv = std::iter::once(name.unwrap_or(&path).to_owned()).chain(arguments);
         let argv = argv.map(|argument| c_string(argument, interpreter)).collect::<Result<_, _>>()?;
@@ -75,10 +72,6 @@ impl<'a> Environment<'a> {
         Environment(pairs)
     }
 
-    fn get(&self, name: &str) -> Option<&'a str> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
-    }
-
     fn into_strings(self) -> Result<Vec<CString>, FileError> {
         let named = |(name, value): (&str, &str)| {
             if name.is_empty() || name.contains('=') {
@@ -90,7 +83,7 @@ impl<'a> Environment<'a> {
     }
 }
 
-/// The first interpreter of the language that is in `PATH`: its name, and where it is.
+/// The first interpreter of the language in these directories: its name, and where it is.
 fn find(language: Language, path: &str) -> Result<(&'static str, String), FileError> {
     for &name in language.interpreters() {
         // An empty entry means the current directory to a shell; a program looked for by us should not depend on it.

@@ -22,9 +22,8 @@ const STDERR_BYTES_MAX: usize = 8 * 1024;
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
-/// The report of a run. `limits` are those it ran under, if they are known; `kept` says whether a whole stream can be
-/// read later.
-pub(crate) fn ran(run: &Run, wall: Duration, limits: Option<Limits>, kept: impl Fn(Stream) -> bool) -> CallToolResult {
+/// The report of a run. `kept` says whether a whole stream can be read later.
+pub(crate) fn ran(run: &Run, wall: Duration, kept: impl Fn(Stream) -> bool) -> CallToolResult {
     let report = &run.report;
     let uri = |stream, name| kept(stream).then(|| format!("belljar://runs/{}/{name}", run.id));
     let stdout = shorten(&report.stdout, STDOUT_BYTES_MAX, || uri(Stream::Stdout, "stdout"));
@@ -58,7 +57,7 @@ pub(crate) fn ran(run: &Run, wall: Duration, limits: Option<Limits>, kept: impl 
         on_new_line(&mut text, "[stderr]\n");
         text.push_str(&stderr.text);
     }
-    if let Some(note) = ending_note(report.ending, wall, limits) {
+    if let Some(note) = ending_note(report.ending, wall, &run.limits) {
         on_new_line(&mut text, &note);
     }
     if let Some(note) = state_note(report.state) {
@@ -74,10 +73,7 @@ pub(crate) fn ran(run: &Run, wall: Duration, limits: Option<Limits>, kept: impl 
 }
 
 /// What the output alone does not say.
-fn ending_note(ending: Ending, wall: Duration, limits: Option<Limits>) -> Option<String> {
-    let limit = |of: fn(&Limits) -> u64, unit, name| {
-        limits.map(|limits| format!(": limit {} {name}", of(&limits) / unit)).unwrap_or_default()
-    };
+fn ending_note(ending: Ending, wall: Duration, limits: &Limits) -> Option<String> {
     match ending {
         Ending::Exited { code: 0 } => None,
         Ending::Exited { code } => Some(format!("[exit {code}]")),
@@ -89,12 +85,14 @@ fn ending_note(ending: Ending, wall: Duration, limits: Option<Limits>) -> Option
             Some(format!("[timeout after {} s; send a larger timeout, or do less at once]", wall.as_secs_f64()))
         }
         Ending::Stopped { limit: Limit::Memory } => {
-            let limit = limit(|limits| limits.memory_bytes, MIB, "MiB");
-            Some(format!("[out of memory{limit}; use less, or create_sandbox with a larger limits.memory_mb]"))
+            let limit = limits.memory_bytes / MIB;
+            Some(format!(
+                "[out of memory: limit {limit} MiB; use less, or create_sandbox with a larger limits.memory_mb]"
+            ))
         }
         Ending::Stopped { limit: Limit::Output } => {
-            let limit = limit(|limits| limits.output_bytes, KIB, "KiB");
-            Some(format!("[stopped for too much output{limit}; print less, or write to a file]"))
+            let limit = limits.output_bytes / KIB;
+            Some(format!("[stopped for too much output: limit {limit} KiB; print less, or write to a file]"))
         }
         Ending::Cancelled => Some("[cancelled]".into()),
     }
@@ -354,7 +352,9 @@ fn shorten(bytes: &[u8], budget: usize, uri: impl FnOnce() -> Option<String>) ->
     }
     let head_shown = head_of(&head, budget / 2);
     let tail_shown = tail_of(tail.as_deref().unwrap_or(&head), budget / 2);
-    let left_out = bytes.len().saturating_sub(head_shown.len() + tail_shown.len());
+    // Of the text as it is shown, where all of it was made; else of the stream, which is longer by far.
+    let whole = if tail.is_none() { head.len() } else { bytes.len() };
+    let left_out = whole.saturating_sub(head_shown.len() + tail_shown.len());
     let uri = uri();
     let mut text = head_shown.to_owned();
     let place = uri.as_ref().map(|uri| format!("; whole output: {uri}")).unwrap_or_default();

@@ -53,7 +53,7 @@ impl Handler {
     }
 
     fn new(engine: Engine, callers: Callers) -> Handler {
-        let tools = schema::tools(&engine.languages()).into();
+        let tools = schema::tools(&engine.languages(), engine.settings().idle).into();
         Handler { engine, tools, callers }
     }
 

@@ -45,8 +45,7 @@ pub(crate) async fn read(engine: &Engine, who: &Principal, uri: &str) -> Result<
             let bytes = engine.kept_output(who, &run, stream).ok_or_else(|| {
                 not_found("no such output; it is kept for a while only, so run the program again, writing to a file")
             })?;
-            let end = bytes.len().min(BYTES_MAX as usize);
-            ResourceContents::text(clean::clean(&bytes[..end]), uri)
+            ResourceContents::text(clean::clean(&bytes), uri)
         }
         Target::Directory { sandbox, path } => {
             let listing = engine.list(who, &sandbox, &path, 1, LIST_ENTRIES_MAX).await.map_err(failed)?;

@@ -2,6 +2,7 @@
 //! whole list under its budget.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belljar_core::Language;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -20,13 +21,14 @@ enum Effect {
 }
 
 /// The tools, in the order an agent meets them.
-pub(crate) fn tools(languages: &[Language]) -> Vec<Tool> {
+pub(crate) fn tools(languages: &[Language], idle: Duration) -> Vec<Tool> {
     let languages: Vec<&str> = languages.iter().map(|language| language.name()).collect();
     vec![
         tool(
             "run_code",
             "Run code",
-            "Run code in an isolated sandbox without network. Without sandbox_id: a fresh one, nothing is kept.",
+            "Run code in an isolated sandbox without network. Each call is a new process: print what you want to see. \
+             Without sandbox_id nothing is kept; with it files stay, variables and background processes do not.",
             Effect::Runs,
             json!({
                 "language": {"type": "string", "enum": languages},
@@ -44,7 +46,7 @@ pub(crate) fn tools(languages: &[Language]) -> Vec<Tool> {
             "Make a sandbox whose files (/workspace) stay between calls.",
             Effect::Adds,
             json!({
-                "timeout": seconds("removed when unused this long; default 1800"),
+                "timeout": seconds(&format!("removed when unused this long; default {}", idle.as_secs())),
                 "env": strings(),
                 "limits": {"type": "object", "properties": {
                     "memory_mb": integer(),
@@ -253,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_list_fits_its_budget() {
-        let list = rmcp::model::ListToolsResult::with_all_items(tools(&Language::ALL));
+        let list = rmcp::model::ListToolsResult::with_all_items(tools(&Language::ALL, Duration::from_secs(1800)));
         let text = serde_json::to_string(&list).unwrap();
         let tokens = bpe_openai::o200k_base().count(&text);
         println!("tools/list: {tokens} tokens (o200k), {} bytes", text.len());
@@ -280,7 +282,7 @@ mod tests {
                 _ => {}
             }
         }
-        for tool in tools(&Language::ALL) {
+        for tool in tools(&Language::ALL, Duration::from_secs(1800)) {
             walk(&Value::Object(tool.input_schema.as_ref().clone()), &tool.name);
             walk(&Value::Object(tool.output_schema.unwrap().as_ref().clone()), &tool.name);
         }
@@ -288,7 +290,7 @@ mod tests {
 
     #[test]
     fn required_properties_exist() {
-        for tool in tools(&Language::ALL) {
+        for tool in tools(&Language::ALL, Duration::from_secs(1800)) {
             for schema in [tool.input_schema.as_ref(), tool.output_schema.as_deref().unwrap()] {
                 for name in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
                     assert!(schema["properties"].get(name.as_str().unwrap()).is_some(), "{} {name}", tool.name);
@@ -299,7 +301,7 @@ mod tests {
 
     #[test]
     fn only_the_languages_of_this_host_are_offered() {
-        let tools = tools(&[Language::Shell]);
+        let tools = tools(&[Language::Shell], Duration::from_secs(60));
         assert_eq!(tools[0].input_schema["properties"]["language"]["enum"], json!(["shell"]));
     }
 }

@@ -40,12 +40,47 @@ const TOPS: [&str; 15] = [
     "/workspace",
 ];
 
+/// What the directory of an interpreter alone has in it: a prefix, a virtual environment, a conda environment, an
+/// unpacked archive of node's.
+const USUAL: [&str; 30] = [
+    ".gitignore",
+    ".lock",
+    "BUILD",
+    "CACHEDIR.TAG",
+    "CHANGELOG.md",
+    "EXTERNALLY-MANAGED",
+    "README.md",
+    "bin",
+    "compiler_compat",
+    "conda-meta",
+    "condabin",
+    "doc",
+    "envs",
+    "etc",
+    "include",
+    "lib",
+    "lib32",
+    "lib64",
+    "libexec",
+    "man",
+    "pip-selfcheck.json",
+    "pkgs",
+    "pyvenv.cfg",
+    "sbin",
+    "share",
+    "shell",
+    "ssl",
+    "src",
+    "uv-receipt.json",
+    "var",
+];
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Interpreter {
     Found {
         /// The program, as the sandbox sees it too.
         program: PathBuf,
-        /// Directories outside the system's own that it needs.
+        /// Directories and files outside the system's own that it needs.
         homes: Vec<PathBuf>,
     },
     Missing {
@@ -72,7 +107,7 @@ impl Interpreters {
         self.0.iter().map(|(language, interpreter)| (*language, interpreter))
     }
 
-    /// Directories to show besides the system's own, none of them below another.
+    /// What to show besides the system's own, none of it below another.
     pub(super) fn homes(&self) -> Vec<PathBuf> {
         let mut homes: Vec<PathBuf> = Vec::new();
         let mut all: Vec<&PathBuf> = self.found().flat_map(|(_, homes)| homes).collect();
@@ -88,9 +123,10 @@ impl Interpreters {
     /// Where programs are looked for inside: beside each interpreter first, then as usual.
     pub(super) fn path(&self) -> String {
         let mut path: Vec<String> = Vec::new();
-        let beside =
-            self.found().filter_map(|(program, homes)| (!homes.is_empty()).then(|| program.parent()?.to_str())?);
-        for directory in beside.chain(["/usr/local/bin", "/usr/bin", "/bin"]) {
+        let usual = ["/usr/local/bin", "/usr/bin", "/bin"];
+        let beside = self.found().filter_map(|(program, _)| program.parent()?.to_str());
+        let beside = beside.filter(|directory| !usual.contains(directory));
+        for directory in beside.chain(usual) {
             if !path.iter().any(|known| known == directory) {
                 path.push(directory.to_owned());
             }
@@ -133,56 +169,65 @@ fn resolve(language: Language, candidate: &Path, host: &Host) -> Result<Interpre
     if is_system(candidate) && is_system(&real) {
         return Ok(Interpreter::Found { program: candidate.to_owned(), homes: Vec::new() });
     }
-    let (program, homes) = match language {
+    let unclear = || "it does not say where it lives".to_owned();
+    let (program, mut homes) = match language {
         Language::Python => {
             let script = "import sys; print(sys.executable); print(sys.prefix); print(sys.base_prefix)";
             let lines = ask(candidate, &["-I", "-c", script])?;
-            let [program, homes @ ..] = lines.as_slice() else {
-                return Err("it does not say where it lives".to_owned());
-            };
+            let [program, homes @ ..] = lines.as_slice() else { return Err(unclear()) };
             (PathBuf::from(program), homes.iter().map(PathBuf::from).collect())
         }
         Language::JavaScript => {
             let lines = ask(candidate, &["-p", "process.execPath"])?;
-            let [program] = lines.as_slice() else { return Err("it does not say where it lives".to_owned()) };
-            home_of(Path::new(program))
+            let [program] = lines.as_slice() else { return Err(unclear()) };
+            (PathBuf::from(program), Vec::new())
         }
-        Language::Shell => home_of(&real),
+        Language::Shell => (real, Vec::new()),
     };
     let real = fs::canonicalize(&program).map_err(|error| error.to_string())?;
-    let mut homes: Vec<PathBuf> = homes;
     if !is_system(&real) && !homes.iter().any(|home| real.starts_with(home)) {
-        homes.push(home_of(&real).1.remove(0));
+        // What is in some `bin` has the rest of its files beside that.
+        homes.push(real.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_owned());
     }
-    // A link from elsewhere, such as ~/.local/bin/python3, is not there inside; what it leads to is.
-    let program = if homes.iter().any(|home| program.starts_with(home)) { program } else { real };
     homes.retain(|home| !is_system(home));
-    for home in &homes {
-        check(home, host)?;
+    if homes.iter().all(|home| is_own(home, host)) {
+        // A link from elsewhere, such as ~/.local/bin/python3, is not there inside; what it leads to is.
+        let program = if homes.iter().any(|home| program.starts_with(home)) { program } else { real };
+        return Ok(Interpreter::Found { program, homes });
     }
-    Ok(Interpreter::Found { program, homes })
+    // It shares its home with others: ~/.local, or an application's directory. Then only its own parts are shown.
+    let mut parts = match language {
+        Language::Python => python_parts(candidate)?,
+        Language::JavaScript => homes.iter().map(|home| home.join("lib/node_modules")).collect(),
+        Language::Shell => Vec::new(),
+    };
+    parts.push(real.clone());
+    parts.retain(|part| part.exists() && !is_system(part));
+    Ok(Interpreter::Found { program: real, homes: parts })
 }
 
-/// A program in some `bin` directory, and the directory above that.
-fn home_of(program: &Path) -> (PathBuf, Vec<PathBuf>) {
-    let home = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
-    (program.to_owned(), vec![home.to_owned()])
+/// The library of a Python, its packages, and the shared library that some are built as.
+fn python_parts(python: &Path) -> Result<Vec<PathBuf>, String> {
+    let script = "import sysconfig as s, os, glob\n\
+                  for name in ('stdlib', 'platstdlib', 'purelib', 'platlib'): print(s.get_path(name))\n\
+                  for lib in glob.glob(os.path.join(s.get_config_var('LIBDIR') or '-', 'libpython*')): print(lib)";
+    Ok(ask(python, &["-I", "-c", script])?.into_iter().map(PathBuf::from).collect())
 }
 
 fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
-/// A home that would show more than an interpreter is not shown at all.
-fn check(home: &Path, host: &Host) -> Result<(), String> {
-    let real = fs::canonicalize(home).map_err(|error| format!("{}: {error}", home.display()))?;
-    let shows_all = TOPS.iter().any(|top| real == Path::new(top))
+/// Whether a directory is an interpreter's own and nothing else, by what is in it, so that it can be shown whole.
+fn is_own(home: &Path, host: &Host) -> bool {
+    let Ok(real) = fs::canonicalize(home) else { return false };
+    let is_shared = TOPS.iter().any(|top| real == Path::new(top))
         || real.parent() == Some(Path::new("/home"))
+        || real.ends_with(".local")
         || host.home.as_ref().is_some_and(|own| own.starts_with(&real));
-    if shows_all {
-        return Err(format!("it is installed straight into {}, which a sandbox must not see", real.display()));
-    }
-    Ok(())
+    let Ok(entries) = fs::read_dir(&real) else { return false };
+    let is_usual = |name: &str| USUAL.contains(&name) || name.ends_with("-linux-gnu") || name.starts_with("LICENSE");
+    !is_shared && entries.flatten().all(|entry| entry.file_name().to_str().is_some_and(is_usual))
 }
 
 /// Runs an interpreter of the host and returns the lines that it prints.
@@ -259,13 +304,21 @@ mod tests {
     }
 
     #[test]
-    fn one_that_would_show_the_home_directory_is_refused() {
-        let home = tempfile::tempdir().unwrap();
-        let answer = format!("#!/bin/sh\necho {}/bin/node\n", home.path().display());
-        program(&home.path().join("bin/node"), &answer);
-        let found = look_for(Language::JavaScript, &host(&home.path().join("bin"), Some(home.path())));
-        let Interpreter::Missing { why } = found else { panic!("{found:?}") };
-        assert!(why.contains("must not see"), "{why}");
+    fn of_a_home_that_is_shared_only_the_interpreters_parts_are_shown() {
+        for shared in ["", ".local", "app"] {
+            let home = tempfile::tempdir().unwrap();
+            let prefix = home.path().join(shared);
+            let node = prefix.join("bin/node");
+            program(&node, &format!("#!/bin/sh\necho {}\n", node.display()));
+            fs::create_dir_all(prefix.join("lib/node_modules")).unwrap();
+            fs::create_dir_all(prefix.join("share/keyrings")).unwrap();
+            if shared == "app" {
+                fs::write(prefix.join(".env"), "SECRET=1").unwrap();
+            }
+            let found = look_for(Language::JavaScript, &host(&prefix.join("bin"), Some(home.path())));
+            let homes = vec![prefix.join("lib/node_modules"), node.clone()];
+            assert_eq!(found, Interpreter::Found { program: node, homes }, "{shared:?}");
+        }
     }
 
     #[test]

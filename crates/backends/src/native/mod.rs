@@ -23,7 +23,7 @@ use belljar_core::{
 };
 use tokio::net::UnixStream;
 
-use self::cgroup::{Cgroups, Group};
+use self::cgroup::{Cgroups, Controller, Group};
 use self::ids::Ids;
 use self::interpreters::Interpreters;
 use self::jail::Jail;
@@ -73,7 +73,8 @@ impl Native {
         let limits = &spec.limits;
         let group = self.cgroups.create(limits).map_err(|error| setup("making a cgroup", &error))?;
         let id = self.ids.as_ref().map(Ids::lease);
-        let holds_memory = group.as_ref().is_some_and(Group::holds_memory);
+        let holds_memory = group.as_ref().is_some_and(|group| group.holds(Controller::Memory));
+        let holds_cpu = group.as_ref().is_some_and(|group| group.holds(Controller::Cpu));
         let open = Open {
             host_id: id.as_ref().map(|id| id.number()),
             cgroups: group.as_ref().map_or(CgroupEntry::JoinTasks, Group::entry),
@@ -92,6 +93,7 @@ impl Native {
         ours.set_nonblocking(true).map_err(|error| setup("making a stream", &error))?;
         let ours = UnixStream::from_std(ours).map_err(|error| setup("making a stream", &error))?;
         let init = Init {
+            interpreters: self.interpreters.path(),
             env: layout::environment(&self.interpreters, &spec.env),
             watch_memory_bytes: (!holds_memory).then_some(limits.memory_bytes),
         };
@@ -99,7 +101,12 @@ impl Native {
             NotThere::Failed(error) => error,
             NotThere::Broken { step, errno } => probe::explain(&jail::Refusal { step, errno }),
         })?;
-        Ok(NativeSandbox { link, place, isolation, cpus: limits.cpu_milli.div_ceil(1000) })
+        let cpus = if holds_cpu {
+            limits.cpu_milli.div_ceil(1000)
+        } else {
+            std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
+        };
+        Ok(NativeSandbox { link, place, isolation, cpus })
     }
 
     fn isolation(&self, jail: &Jail, group: Option<&Group>, own_id: bool) -> Isolation {
@@ -163,8 +170,9 @@ impl Sandbox for NativeSandbox {
         Box::pin(async move {
             // A backstop only: the engine ends the program at its wall limit, by then it cannot have used more.
             let cpu_seconds = (program.wall.as_secs() + 2) * u64::from(self.cpus);
+            let watcher = self.place.watcher();
             let started = self.link.start(program, cpu_seconds).await?;
-            Ok(Box::new(NativeRunning { started, watcher: self.place.watcher() }) as Box<dyn Running>)
+            Ok(Box::new(NativeRunning { started, watcher }) as Box<dyn Running>)
         })
     }
 

@@ -28,14 +28,17 @@ struct Remains {
     _jail: Arc<Jail>,
 }
 
-/// Tells of the kernel's kills, for as long as somebody asks.
+/// Tells of the kernel's kills since it was made.
 #[derive(Debug)]
-pub(super) struct Watcher(Option<Arc<Group>>);
+pub(super) struct Watcher {
+    group: Option<Arc<Group>>,
+    kills_before: u64,
+}
 
 impl Watcher {
-    /// Whether the kernel killed for memory here since this was last asked.
+    /// Whether the kernel killed for memory here since.
     pub(super) fn killed_for_memory(&self) -> bool {
-        self.0.as_ref().is_some_and(|group| group.killed_for_memory())
+        self.group.as_ref().is_some_and(|group| group.memory_kills() > self.kills_before)
     }
 }
 
@@ -72,7 +75,8 @@ impl Place {
     }
 
     pub(super) fn watcher(&self) -> Watcher {
-        Watcher(self.remains.as_ref().and_then(|remains| remains.group.clone()))
+        let group = self.remains.as_ref().and_then(|remains| remains.group.clone());
+        Watcher { kills_before: group.as_ref().map_or(0, |group| group.memory_kills()), group }
     }
 
     /// Ends everything inside and returns when nothing of it is left.

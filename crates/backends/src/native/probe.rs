@@ -74,7 +74,12 @@ fn landlock(abi: Option<u32>) -> WallState {
 
 fn cgroup(cgroups: &Cgroups) -> WallState {
     match cgroups.describe() {
-        Some(detail) => WallState::Stands { detail },
+        Some(detail) if cgroups.are_complete() => WallState::Stands { detail },
+        Some(detail) => WallState::Weaker {
+            why: format!("{detail}, whose limit is not held, or by rlimits and a watch alone"),
+            fix: "delegate cpu, memory and pids to this server's cgroup (Delegate=cpu memory pids in its unit)"
+                .to_owned(),
+        },
         None => WallState::Weaker {
             why: format!("{}; memory and processes are held by rlimits and a watch, CPU is not", cgroups.why_none()),
             fix: "start it with `systemd-run --user --scope -p Delegate=yes belljar serve`, as root without --user"
@@ -136,7 +141,7 @@ pub(super) fn explain(refusal: &Refusal) -> BackendError {
         )
     } else if *errno == libc::ENOSYS {
         (format!("this kernel is too old: {step}"), "use Linux 5.12 or later; 5.19 for landlock".to_owned())
-    } else if denied && step == "starting the jail" {
+    } else if denied && (step == "starting the jail" || step.starts_with("keeping the")) {
         (
             "this host does not run programs from memory (vm.memfd_noexec)".to_owned(),
             "sudo sysctl -w vm.memfd_noexec=0".to_owned(),

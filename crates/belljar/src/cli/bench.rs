@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use belljar_backends::Choice;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -25,8 +26,8 @@ pub(super) struct Bench {
 const CODE: &str = "print(1)";
 
 impl Bench {
-    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let mut server = Server::start()?;
+    pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
+        let mut server = Server::start(choice)?;
         let python = server.python()?;
         // The first of each pays for cold caches.
         for _ in 0..3 {
@@ -82,10 +83,10 @@ struct Server {
 }
 
 impl Server {
-    fn start() -> anyhow::Result<Server> {
+    fn start(choice: Choice) -> anyhow::Result<Server> {
         let own = std::env::current_exe().context("finding this program")?;
         let mut process = Command::new(own)
-            .arg("serve")
+            .args(["serve", "--backend", choice.name()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

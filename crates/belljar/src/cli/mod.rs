@@ -39,6 +39,6 @@ pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => serve.execute(arguments.backend),
         Command::Run(run) => run.execute(arguments.backend),
         Command::Doctor(doctor) => doctor.execute(arguments.backend),
-        Command::Bench(bench) => bench.execute(),
+        Command::Bench(bench) => bench.execute(arguments.backend),
     }
 }

@@ -12,7 +12,7 @@ use belljar_engine::{Console, Engine, EngineError, Principal, RunRequest};
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::values;
 use crate::complaint::Complaint;
@@ -20,7 +20,7 @@ use crate::wiring;
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// The program's file; its ending tells the language
+    /// The program's file, whose ending tells the language; or give --code and --language
     #[arg(value_name = "FILE", required_unless_present = "code", conflicts_with = "code")]
     file: Option<PathBuf>,
     /// The program itself
@@ -52,7 +52,10 @@ impl Run {
         let ran = runtime.block_on(run(choice, program, self.json));
         // Standard input may still be waited for, on a thread that only its end can wake.
         runtime.shutdown_background();
-        let ran = ran?;
+        let ran = match ran? {
+            Ended::Ran(ran) => ran,
+            Ended::Interrupted { signal } => return Ok(ExitCode::from(128 + signal)),
+        };
         if self.json {
             writeln!(std::io::stdout(), "{:#}", as_json(&ran))?;
         } else if let Some(word) = last_word(&ran) {
@@ -81,23 +84,35 @@ impl Run {
     }
 }
 
-async fn run(choice: Choice, program: Program, quiet: bool) -> anyhow::Result<belljar_engine::Run> {
+async fn run(choice: Choice, program: Program, quiet: bool) -> anyhow::Result<Ended> {
     let engine = Engine::new(wiring::backend(choice), wiring::settings());
     let (output, shown) = mpsc::unbounded_channel();
     let console = Console { output, input: read_stdin() };
     let request = RunRequest { sandbox: None, program };
     let who = Principal::local();
     let running = engine.run_with_console(&who, request, console);
-    let showing = show(shown, quiet);
+    let mut showing = show(shown, quiet);
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let ran = tokio::select! {
-        (ran, ()) = async { tokio::join!(running, showing) } => ran.map_err(complain),
-        _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
-        _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),
+    let done = async {
+        let ran = running.await.map_err(complain);
+        // Nothing more to come is no error of the thread's.
+        let _ = (&mut showing).await;
+        ran.map(|ran| Ended::Ran(Box::new(ran)))
+    };
+    let ended = tokio::select! {
+        ended = done => ended,
+        _ = interrupt.recv() => Ok(Ended::Interrupted { signal: 2 }),
+        _ = terminate.recv() => Ok(Ended::Interrupted { signal: 15 }),
     };
     engine.shutdown().await;
-    ran
+    ended
+}
+
+/// How `belljar run` itself came to its end.
+enum Ended {
+    Ran(Box<belljar_engine::Run>),
+    Interrupted { signal: u8 },
 }
 
 /// Passes standard input on as it comes. From a terminal too: a program may ask a question.
@@ -116,17 +131,24 @@ fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
     receiver
 }
 
-async fn show(mut output: mpsc::UnboundedReceiver<(Stream, Vec<u8>)>, quiet: bool) {
-    while let Some((stream, bytes)) = output.recv().await {
-        if quiet {
-            continue;
+/// Shows output as it comes, on a thread of its own: a reader that stalls, as `less` does, must not hold up the time
+/// limit. What is returned ends when all is shown.
+fn show(mut output: mpsc::UnboundedReceiver<(Stream, Vec<u8>)>, quiet: bool) -> oneshot::Receiver<()> {
+    let (shown, all_shown) = oneshot::channel();
+    std::thread::spawn(move || {
+        while let Some((stream, bytes)) = output.blocking_recv() {
+            if quiet {
+                continue;
+            }
+            // A reader that has gone away, as `head` does, is no reason to stop the program.
+            let _ = match stream {
+                Stream::Stdout => std::io::stdout().write_all(&bytes).and_then(|()| std::io::stdout().flush()),
+                Stream::Stderr => std::io::stderr().write_all(&bytes),
+            };
         }
-        // A reader that has gone away, as `head` does, is no reason to stop the program.
-        let _ = match stream {
-            Stream::Stdout => std::io::stdout().write_all(&bytes).and_then(|()| std::io::stdout().flush()),
-            Stream::Stderr => std::io::stderr().write_all(&bytes),
-        };
-    }
+        let _ = shown.send(());
+    });
+    all_shown
 }
 
 fn complain(error: EngineError) -> anyhow::Error {

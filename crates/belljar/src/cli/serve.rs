@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use belljar_backends::Choice;
+use belljar_core::WallState;
 use belljar_engine::{Engine, Settings};
 use belljar_server::{HttpSettings, ServeError, Tokens, serve_http, serve_stdio};
 use clap::Args;
@@ -23,7 +24,7 @@ use crate::wiring;
 #[derive(Debug, Args)]
 pub(super) struct Serve {
     /// Serve streamable HTTP at /mcp on this address, such as 127.0.0.1:8931, instead of standard input and output
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
     http: Option<SocketAddr>,
     /// Who may call over HTTP: one NAME:TOKEN a line; needed for any address but loopback
     #[arg(long, value_name = "FILE", requires = "http")]
@@ -48,7 +49,7 @@ impl Serve {
             None => {
                 let runtime = wiring::runtime_for_one()?;
                 let served = runtime.block_on(async {
-                    let engine = Engine::new(wiring::backend(choice), settings);
+                    let engine = engine(choice, settings);
                     until_told(engine.clone(), serve_stdio(engine), CancellationToken::new()).await
                 });
                 // Standard input is read on a thread that only its end can wake; it must not hold the exit.
@@ -60,7 +61,7 @@ impl Serve {
                 let http = HttpSettings { tokens, allowed_hosts: self.allow_host, ..HttpSettings::new(address) };
                 let runtime = wiring::runtime_for_many()?;
                 runtime.block_on(async {
-                    let engine = Engine::new(wiring::backend(choice), settings);
+                    let engine = engine(choice, settings);
                     let stop = CancellationToken::new();
                     let serving = serve_http(engine.clone(), http, announce, stop.clone());
                     until_told(engine, serving, stop).await
@@ -69,6 +70,20 @@ impl Serve {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// An engine on this host; what it cannot do is told at once, and not only to the first caller.
+fn engine(choice: Choice, settings: Settings) -> Engine {
+    let backend = wiring::backend(choice);
+    for wall in backend.probe().walls {
+        if let WallState::Missing { why, fix } = wall.state {
+            tracing::error!(wall = wall.name, why, fix, "no program can be run here");
+        }
+    }
+    if backend.capabilities().languages.is_empty() {
+        tracing::error!("no interpreter was found; belljar doctor says what to install");
+    }
+    Engine::new(backend, settings)
 }
 
 /// Serves until the transport ends or a signal comes, and then leaves nothing behind.

@@ -1,5 +1,6 @@
 //! Values of the command line that are more than a word.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Seconds, whole or not, more than none.
@@ -11,9 +12,25 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// An address with a port. `localhost` is the one name that is known without asking anybody.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let parsed = numeric.as_deref().unwrap_or(text).parse();
+    parsed.map_err(|_| "give an address and a port, such as 127.0.0.1:8931".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_have_a_port() {
+        assert_eq!(address("localhost:80"), Ok(SocketAddr::from(([127, 0, 0, 1], 80))));
+        assert_eq!(address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));
+        for bad in ["localhost", "127.0.0.1", "example.com:80", ":80", ""] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn seconds_are_positive_numbers() {

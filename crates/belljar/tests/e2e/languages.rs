@@ -200,32 +200,30 @@ fn a_node_of_ones_own() {
     }
 }
 
-/// What can only be shown with all the rest is not used; the next one in PATH is.
+/// An interpreter that shares its directory with others is shown without them.
 #[test]
-fn an_interpreter_that_would_show_the_whole_home() {
+fn an_interpreter_in_a_shared_directory() {
     if !is_there(SYSTEM_NODE) {
         return;
     }
-    let home = Home::new();
-    let node = home.at("bin/node");
-    fs::create_dir_all(node.parent().unwrap()).unwrap();
-    fs::copy(SYSTEM_NODE, &node).unwrap();
-    for user in User::all() {
-        let mut user = home.lived_in_by(user, &["bin"]);
-        let mut server = user.serve();
-        let used = lines(&mut server, "javascript", "console.log(process.execPath)");
-        assert!(!used[0].starts_with(home.path()), "as {}: {used:?}", user.name);
-        home.is_hidden(&mut server, &[]);
-        drop(server);
-
-        user.env.retain(|(name, _)| name != "PATH");
-        user.env.push(("PATH".to_owned(), home.at("bin").to_str().unwrap().to_owned()));
-        let report = user.command(&["doctor", "--json"]).output().unwrap();
-        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-        let languages = report["languages"].as_array().unwrap();
-        let javascript = languages.iter().find(|language| language["name"] == "javascript").unwrap();
-        assert_eq!(javascript["state"], "missing", "{javascript}");
-        assert!(javascript["why"].as_str().unwrap().contains("must not see"), "{javascript}");
+    for bin in ["bin", ".local/bin", "app/bin"] {
+        let home = Home::new();
+        let node = home.at(bin).join("node");
+        fs::create_dir_all(node.parent().unwrap()).unwrap();
+        fs::copy(SYSTEM_NODE, &node).unwrap();
+        let secret = home.at(bin).with_file_name("share").join("keyrings/login");
+        fs::create_dir_all(secret.parent().unwrap()).unwrap();
+        fs::write(&secret, "hush").unwrap();
+        fs::write(home.at(bin).with_file_name(".env"), "hush").unwrap();
+        shell(&format!("chmod -R a+rX {}", home.at(bin).parent().unwrap().display()));
+        for user in User::all() {
+            let user = home.lived_in_by(user, &[bin]);
+            let mut server = user.serve();
+            assert_eq!(lines(&mut server, "javascript", "console.log(process.execPath)"), [node.to_str().unwrap()]);
+            home.is_hidden(&mut server, &[&format!("{bin}/node")]);
+            let found = format!("find {} -type f", home.path());
+            assert_eq!(lines(&mut server, "shell", &found), [node.to_str().unwrap()], "as {}", user.name);
+        }
     }
 }
 

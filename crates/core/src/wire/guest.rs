@@ -49,6 +49,8 @@ pub enum ToGuest {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Init {
+    /// Where interpreters are, as in `PATH`. Not the environment's own, which belongs to the programs.
+    pub interpreters: String,
     /// The whole environment of a program, before its own additions.
     pub env: Vec<(String, String)>,
     /// Watch the memory of all programs together and stop them past this: only where no cgroup does it.

@@ -97,8 +97,10 @@ async fn an_idle_sandbox_is_closed_when_its_time_is_over() {
 async fn each_sandbox_has_its_own_idle_time() {
     let (fake, engine) = engine_with(Manners::default(), Settings { age_max: secs(3600), ..idle(100) });
     let of = |idle| CreateRequest { idle: Some(idle), ..CreateRequest::default() };
-    let long = engine.create(&me(), of(secs(90_000))).await.unwrap();
-    assert_eq!(long.idle, secs(3600), "no longer than its age");
+    let refused = engine.create(&me(), of(secs(3601))).await.unwrap_err();
+    assert_eq!(refused.to_string(), "timeout is more than this server allows; ask for at most 3600 seconds");
+    let long = engine.create(&me(), of(secs(3600))).await.unwrap();
+    assert_eq!(long.idle, secs(3600));
     sleep(ms(10)).await; // by now the engine waits for the end of the long one
     let short = engine.create(&me(), of(ms(1))).await.unwrap();
     assert_eq!(short.idle, secs(1));

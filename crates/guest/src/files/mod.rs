@@ -22,6 +22,8 @@ use write::Write;
 /// File operations at once. Each holds a descriptor or two.
 const OPERATIONS_MAX: usize = 64;
 
+const HOME: &str = "/home/agent";
+
 /// The kernel's `PATH_MAX` is 4096 with the NUL.
 const PATH_MAX: usize = 4095;
 
@@ -150,7 +152,12 @@ pub(crate) fn absolute(path: &str) -> Result<CString, FileErrorKind> {
     if path.is_empty() {
         return Err(FileErrorKind::BadPath);
     }
-    let whole = if path.starts_with('/') { path.to_owned() } else { format!("{WORKSPACE}/{path}") };
+    let whole = match path.strip_prefix('~') {
+        // As a shell has it, for those who are used to one.
+        Some(below) if below.is_empty() || below.starts_with('/') => format!("{HOME}{below}"),
+        _ if path.starts_with('/') => path.to_owned(),
+        _ => format!("{WORKSPACE}/{path}"),
+    };
     if whole.len() > PATH_MAX {
         return Err(FileErrorKind::BadPath);
     }
@@ -190,6 +197,8 @@ mod tests {
     fn relative_paths_begin_at_the_workspace() {
         assert_eq!(absolute("a/b"), Ok(c"/workspace/a/b".to_owned()));
         assert_eq!(absolute("/etc/x"), Ok(c"/etc/x".to_owned()));
+        assert_eq!(absolute("~/x"), Ok(c"/home/agent/x".to_owned()));
+        assert_eq!(absolute("~x"), Ok(c"/workspace/~x".to_owned()));
     }
 
     #[test]

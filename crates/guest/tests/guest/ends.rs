@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use belljar_core::wire::{Init, ToGuest};
 use belljar_core::{Exit, FileErrorKind};
 
-use crate::harness::{Guest, Place, Told, guest, python, shell};
+use crate::harness::{Guest, Place, Told, guest, guest_with_interpreters, python, shell};
 
 /// Well above what it takes, well below what a person or a timeout would notice as hanging.
 const PROMPT: Duration = Duration::from_secs(5);
@@ -41,14 +41,24 @@ fn what_cannot_be_started_is_refused() {
     assert_eq!((error.kind, error.path.as_str()), (FileErrorKind::NotFound, "no/such"));
     let id = guest.begin_in(shell("echo hi"), Some("/etc/passwd"), &[]);
     assert_eq!(guest.finish(id, Told::default()).unwrap_err().kind, FileErrorKind::NotDirectory);
-    let id = guest.begin_in(python("1"), None, &[("PATH", "/nowhere")]);
+    assert_eq!(guest.shell("echo still here").stdout, "still here\n");
+}
+
+#[test]
+fn an_interpreter_that_is_not_there_is_told() {
+    let Some(mut guest) = guest_with_interpreters("/nowhere") else { return };
+    let id = guest.begin(python("1"));
     let error = guest.finish(id, Told::default()).unwrap_err();
     assert_eq!((error.kind, error.path.as_str()), (FileErrorKind::NotFound, "python3"));
     // Found, but nothing that the kernel can execute.
+    let Some(mut guest) = guest_with_interpreters("/workspace:/usr/bin:/bin") else { return };
     guest.shell("echo 'not a program' > python3; chmod +x python3");
-    let id = guest.begin_in(python("1"), None, &[("PATH", "/workspace")]);
+    let id = guest.begin(python("1"));
     assert_eq!(guest.finish(id, Told::default()).unwrap_err().kind, FileErrorKind::Failed);
-    assert_eq!(guest.shell("echo still here").stdout, "still here\n");
+    // A program's own PATH is for what it starts, not for us to find it by.
+    let Some(mut guest) = guest_with_interpreters("/usr/bin:/bin") else { return };
+    let id = guest.begin_in(shell("echo $PATH"), None, &[("PATH", "/nowhere")]);
+    assert_eq!(guest.finish(id, Told::default()).unwrap().stdout, "/nowhere\n");
 }
 
 #[test]

@@ -70,13 +70,23 @@ impl Default for Place {
     fn default() -> Self {
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/tmp")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        Place { workspace: "64m", processes: None, init: Init { env, watch_memory_bytes: None } }
+        Place {
+            workspace: "64m",
+            processes: None,
+            init: Init { interpreters: "/usr/local/bin:/usr/bin:/bin".into(), env, watch_memory_bytes: None },
+        }
     }
 }
 
 /// A guest in the ordinary place, or `None` with a word about why there is none.
 pub(crate) fn guest() -> Option<Guest> {
     Guest::start(Place::default())
+}
+
+/// One that looks for interpreters elsewhere.
+pub(crate) fn guest_with_interpreters(interpreters: &str) -> Option<Guest> {
+    let place = Place::default();
+    Guest::start(Place { init: Init { interpreters: interpreters.to_owned(), ..place.init }, ..place })
 }
 
 impl Guest {

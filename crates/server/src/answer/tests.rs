@@ -35,7 +35,7 @@ async fn answered(report: Report) -> CallToolResult {
         wall: Duration::from_secs(5),
     };
     let run = engine.run(&Principal::local(), RunRequest { sandbox: None, program }).await.unwrap();
-    ran(&Run { report, ..run }, Duration::from_secs(30), Some(Limits::default()), |_| true)
+    ran(&Run { report, ..run }, Duration::from_secs(30), |_| true)
 }
 
 fn text(result: &CallToolResult) -> &str {

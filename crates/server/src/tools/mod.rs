@@ -9,7 +9,7 @@ mod run_code;
 
 use std::time::Duration;
 
-use belljar_core::{Ending, Limits, Program, Source, Stdin};
+use belljar_core::{Program, Source, Stdin};
 use belljar_engine::{Engine, EngineError, Principal, RunRequest};
 use rmcp::model::{CallToolResult, JsonObject};
 
@@ -60,14 +60,8 @@ async fn run(call: &Call<'_>, sandbox: Option<String>, program: Program) -> Resu
     let wall = program.wall;
     let request = RunRequest { sandbox, program };
     let run = call.progress.during(wall, call.engine.run(call.who, request)).await?;
-    let limits = match (&run.report.ending, &run.sandbox) {
-        (Ending::Stopped { .. }, Some(id)) => {
-            call.engine.sandboxes(call.who).iter().find(|info| info.id == *id).map(|info| info.limits)
-        }
-        (_, _) => Some(Limits::default()),
-    };
     let kept = |stream| call.engine.kept_output(call.who, run.id.as_str(), stream).is_some();
-    Ok(answer::ran(&run, wall, limits, kept))
+    Ok(answer::ran(&run, wall, kept))
 }
 
 fn program(source: Source, arguments: &mut Arguments) -> Result<Program, BadArgument> {

@@ -70,7 +70,7 @@ async fn a_sandbox_from_beginning_to_end() {
 async fn results_keep_to_their_schemas() {
     let agent = Agent::new();
     let sandbox = agent.sandbox().await;
-    let schemas = crate::schema::tools(&agent.engine.languages());
+    let schemas = crate::schema::tools(&agent.engine.languages(), agent.engine.settings().idle);
     for (tool, arguments) in [
         ("run_code", json!({"language": "python", "code": "flood 50000\nexit 1"})),
         ("create_sandbox", json!({})),

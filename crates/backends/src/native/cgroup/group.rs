@@ -4,7 +4,6 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use belljar_core::Limits;
@@ -23,7 +22,7 @@ pub(in super::super) struct Group {
     entry: CgroupEntry,
     /// The file that counts the kernel's kills for memory, where there is a memory controller.
     memory_events: Option<PathBuf>,
-    kills_told: AtomicU64,
+    controllers: Vec<Controller>,
     description: String,
 }
 
@@ -34,7 +33,7 @@ impl Group {
             entrances: Vec::new(),
             entry: CgroupEntry::JoinTasks,
             memory_events: None,
-            kills_told: AtomicU64::new(0),
+            controllers: trees.iter().flat_map(|tree| tree.controllers.clone()).collect(),
             description: describe(trees),
         }
     }
@@ -97,21 +96,18 @@ impl Group {
         self.entry
     }
 
-    pub(in super::super) fn holds_memory(&self) -> bool {
-        self.memory_events.is_some()
+    pub(in super::super) fn holds(&self, controller: Controller) -> bool {
+        self.controllers.contains(&controller)
     }
 
     pub(in super::super) fn describe(&self) -> String {
         self.description.clone()
     }
 
-    /// Whether the kernel killed for memory in here since this was last asked.
-    pub(in super::super) fn killed_for_memory(&self) -> bool {
-        let Some(text) = self.memory_events.as_ref().and_then(|file| fs::read_to_string(file).ok()) else {
-            return false;
-        };
-        let kills = count_kills(&text);
-        kills > self.kills_told.swap(kills, Ordering::AcqRel)
+    /// How often the kernel has killed for memory in here.
+    pub(in super::super) fn memory_kills(&self) -> u64 {
+        let text = self.memory_events.as_ref().and_then(|file| fs::read_to_string(file).ok());
+        text.map_or(0, |text| count_kills(&text))
     }
 
     /// Removes the directories, once the last process in them is gone. That takes the kernel a moment more than the

@@ -101,6 +101,11 @@ impl Cgroups {
         (!self.trees.is_empty()).then(|| describe(&self.trees))
     }
 
+    /// Whether there is one for each thing that we hold with them.
+    pub(super) fn are_complete(&self) -> bool {
+        missing(&self.trees).is_empty()
+    }
+
     /// Makes the cgroups of one sandbox; `None` where this host gives us none.
     pub(super) fn create(&self, limits: &Limits) -> io::Result<Option<Group>> {
         if self.trees.is_empty() {
@@ -210,7 +215,14 @@ fn enable(directory: &Path, wanted: &[Controller]) -> io::Result<Vec<Controller>
 fn describe(trees: &[Tree]) -> String {
     let version = if trees.iter().any(|tree| tree.version == Version::Two) { "v2" } else { "v1" };
     let names: Vec<_> = trees.iter().flat_map(|tree| &tree.controllers).map(|controller| controller.name()).collect();
-    format!("{version}: {}", names.join(" "))
+    let missing: Vec<_> = missing(trees).into_iter().map(Controller::name).collect();
+    let without = if missing.is_empty() { String::new() } else { format!("; without {}", missing.join(", ")) };
+    format!("{version}: {}{without}", names.join(" "))
+}
+
+fn missing(trees: &[Tree]) -> Vec<Controller> {
+    let has = |controller: &Controller| trees.iter().any(|tree| tree.controllers.contains(controller));
+    Controller::ALL.into_iter().filter(|controller| !has(controller)).collect()
 }
 
 #[cfg(test)]
