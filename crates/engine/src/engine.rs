@@ -306,7 +306,7 @@ async fn in_throw_away(
     };
     let sandbox = lease.sandbox()?;
     let isolation = sandbox.isolation().clone();
-    let outcome = run::run(sandbox, program, limits.output_bytes, console, &orders).await;
+    let outcome = run::run(sandbox, program, &limits, console, &orders).await;
     let outcome = outcome.map_err(|NotStarted { error, .. }| error)?;
     let state = match outcome.reach {
         Reach::Answered => State::Fresh,
@@ -332,7 +332,7 @@ async fn in_created(
     let mut used = used;
     let state = used.count_run();
     used.doubt(); // stays so if the program is out of reach or the backend panics
-    let outcome = run::run(used.sandbox(), program, used.named.limits.output_bytes, console, &orders).await;
+    let outcome = run::run(used.sandbox(), program, &used.named.limits, console, &orders).await;
     let reach = match &outcome {
         Ok(outcome) => outcome.reach,
         Err(not_started) => not_started.reach,

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use belljar_core::{
-    BackendError, Ending, Event, Exit, FileError, Finish, Limit, Program, Running, Sandbox, StdinWriter, Usage,
+    BackendError, Ending, Event, Exit, FileError, Finish, Limit, Limits, Program, Running, Sandbox, StdinWriter, Usage,
 };
 use tokio::pin;
 use tokio::sync::mpsc;
@@ -26,6 +26,13 @@ use crate::{Console, EngineError};
 /// How long a stopped program may take to be gone. The guest kills a tree in a few milliseconds; past this it does
 /// not answer, and waiting on would break the promise of the wall limit.
 const GRACE: Duration = Duration::from_millis(300);
+
+/// And so much more for each GiB that it may have used: a killed process is gone when its memory is given back.
+const GRACE_PER_GIB: Duration = Duration::from_millis(100);
+
+fn grace(limits: &Limits) -> Duration {
+    GRACE + GRACE_PER_GIB.mul_f64(limits.memory_bytes as f64 / (1u64 << 30) as f64)
+}
 
 /// How long a guest may take to start a program. It counts before the wall limit does, which begins with the program.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -106,7 +113,7 @@ impl Order {
 pub(crate) async fn run(
     sandbox: &dyn Sandbox,
     program: Program,
-    output_bytes_max: u64,
+    limits: &Limits,
     console: Option<Console>,
     orders: &Orders,
 ) -> Result<Outcome, NotStarted> {
@@ -114,7 +121,7 @@ pub(crate) async fn run(
     let cwd = program.cwd.clone();
     let mut running = start(sandbox, program, orders).await?;
     let started = Instant::now();
-    let mut capture = Capture::new(output_bytes_max);
+    let mut capture = Capture::new(limits.output_bytes);
     let (shown, input) = console.map(|console| (console.output, console.input)).unzip();
     let typing = pass_on(input, running.stdin());
     pin!(typing);
@@ -132,7 +139,7 @@ pub(crate) async fn run(
             () = &mut alarm => match stopped {
                 None => Ending::Stopped { limit: Limit::Wall },
                 Some(_) => {
-                    tracing::warn!(grace = ?GRACE, "a stopped program did not finish; its sandbox goes");
+                    tracing::warn!(grace = ?grace(limits), "a stopped program did not finish; its sandbox goes");
                     break None;
                 }
             },
@@ -162,7 +169,7 @@ pub(crate) async fn run(
         };
         stopped = Some(stop);
         running.stop();
-        alarm.as_mut().reset(Instant::now() + GRACE);
+        alarm.as_mut().reset(Instant::now() + grace(limits));
     };
 
     Ok(Outcome {

@@ -144,7 +144,7 @@ async fn nothing_outlives_the_longest_age() {
 async fn a_destroyed_sandbox_ends_its_programs_and_is_gone_on_return() {
     let manners = Manners { close_takes: ms(50), ..Manners::default() };
     let settings = Settings { runs_per_sandbox_max: 2, ..Settings::default() };
-    for (code, at_most) in [("print a\nsleep 20000", ms(70)), ("print a\nhang", ms(400))] {
+    for (code, at_most) in [("print a\nsleep 20000", ms(70)), ("print a\nhang", ms(500))] {
         let (fake, engine) = engine_with(manners.clone(), settings.clone());
         let id = sandbox(&engine).await;
         let running = [spawn(&engine, within(&id, code)), spawn(&engine, within(&id, code))];
