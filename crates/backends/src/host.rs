@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::sys;
+
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Where interpreters are looked for, as in the server's `PATH`.
@@ -13,10 +15,19 @@ pub struct Host {
     pub home: Option<PathBuf>,
 }
 
-/// Takes as many open files as this process may have, and says how many that is.
-pub fn raise_open_files() -> u32 {
+/// How many files this process, and a process in a sandbox, may have open.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenFiles {
+    pub server: u32,
+    pub sandbox_max: u32,
+}
+
+/// Takes as many open files as this process may have. Where sandboxes have our user id, descriptors on their way between
+/// processes are counted for all of us together, so none of them may have as many as we need for ourselves.
+pub fn raise_open_files() -> OpenFiles {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     let have = if raised { maximum } else { current };
-    have.map_or(u32::MAX, |have| u32::try_from(have).unwrap_or(u32::MAX))
+    let server = have.map_or(u32::MAX, |have| u32::try_from(have).unwrap_or(u32::MAX));
+    OpenFiles { server, sandbox_max: if sys::is_admin() { server } else { server / 2 } }
 }

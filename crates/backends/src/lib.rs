@@ -11,5 +11,5 @@ mod native;
 mod registry;
 mod sys;
 
-pub use host::{Host, raise_open_files};
+pub use host::{Host, OpenFiles, raise_open_files};
 pub use registry::{Choice, UnknownBackend, choose};

@@ -43,12 +43,12 @@ pub(crate) fn backend(choice: Choice) -> Arc<dyn Backend> {
 }
 
 /// What the engine may hand out on this host. Each sandbox takes a few descriptors of ours, so we take all that we may
-/// have; and none gets as many as we do, since descriptors on their way between processes are counted for all of them.
+/// have.
 pub(crate) fn settings() -> Settings {
     let open_files = belljar_backends::raise_open_files();
     let mut settings = Settings::default();
-    settings.ceiling.open_files = settings.ceiling.open_files.min(open_files / 2);
-    settings.sandboxes_max = settings.sandboxes_max.min((open_files / 8) as usize);
+    settings.ceiling.open_files = settings.ceiling.open_files.min(open_files.sandbox_max);
+    settings.sandboxes_max = settings.sandboxes_max.min((open_files.server / 8) as usize);
     settings
 }
 
