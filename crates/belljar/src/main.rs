@@ -4,6 +4,7 @@
 
 mod cli;
 mod complaint;
+mod install;
 mod wiring;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@
 
 use std::env;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -12,6 +13,9 @@ use belljar_core::Backend;
 use belljar_engine::Settings;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
+
+use crate::complaint::Complaint;
+use crate::install::{Os, Places};
 
 /// People read stderr; stdout belongs to data and to the protocol.
 pub(crate) fn log() {
@@ -35,6 +39,38 @@ pub(crate) fn log() {
 fn host() -> Host {
     let usual = || "/usr/local/bin:/usr/bin:/bin".into();
     Host { path: env::var_os("PATH").unwrap_or_else(usual), home: env::var_os("HOME").map(Into::into) }
+}
+
+/// Where MCP clients keep their files.
+pub(crate) fn places() -> Result<Places, Complaint> {
+    // A relative path would mean another place to the client than to us; most clients ignore those, too.
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let Some(home) = folder("HOME") else {
+        return Err(Complaint::new("HOME does not name your home folder", "set it: HOME=/home/you belljar install"));
+    };
+    Ok(Places {
+        os: if cfg!(target_os = "macos") { Os::Mac } else { Os::Linux },
+        home,
+        xdg_config: folder("XDG_CONFIG_HOME"),
+        claude: folder("CLAUDE_CONFIG_DIR"),
+        codex: folder("CODEX_HOME"),
+        goose: folder("GOOSE_PATH_ROOT"),
+    })
+}
+
+/// The absolute path of this program, as another program can start it.
+pub(crate) fn this_program() -> Result<String, Complaint> {
+    let again = "start belljar by its path, then try again";
+    let path = env::current_exe()
+        .map_err(|error| Complaint::new(format!("cannot tell where this program is: {error}"), again))?;
+    if !path.is_file() {
+        let what = format!("this program is no longer at {}", path.display());
+        return Err(Complaint::new(what, again));
+    }
+    path.into_os_string().into_string().map_err(|path| {
+        let what = format!("the path of this program is not UTF-8: {}", PathBuf::from(path).display());
+        Complaint::new(what, "move it to a place with a plain name, then try again")
+    })
 }
 
 /// Starts the backend. Inside a runtime.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod doctor;
+mod install;
 mod run;
 mod serve;
 mod values;
@@ -30,6 +31,8 @@ enum Command {
     Run(run::Run),
     /// Check every wall and language of this machine, and say what is missing
     Doctor(doctor::Doctor),
+    /// Set up an MCP client to start belljar
+    Install(install::Install),
     /// Measure a sandboxed run against a bare one
     Bench(bench::Bench),
 }
@@ -39,6 +42,7 @@ pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => serve.execute(arguments.backend),
         Command::Run(run) => run.execute(arguments.backend),
         Command::Doctor(doctor) => doctor.execute(arguments.backend),
+        Command::Install(install) => install.execute(arguments.backend),
         Command::Bench(bench) => bench.execute(arguments.backend),
     }
 }

@@ -11,6 +11,7 @@ mod client;
 mod endings;
 mod host;
 mod http;
+mod install;
 mod languages;
 mod leftovers;
 mod server;
