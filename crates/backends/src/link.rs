@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belljar_core::wire::{self, CHUNK_MAX, FromGuest, Init, Start, ToGuest};
+use belljar_core::wire::{self, CHUNK_MAX, FromGuest, Init, Part, RECORD_MAX, Start, ToGuest};
 use belljar_core::{BackendError, Content, Entry, Event, Finish, Later, Listing, Program, Range, Stdin, StdinWriter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -110,22 +110,33 @@ impl Link {
     pub(crate) async fn start(&self, program: Program, cpu_seconds: u64) -> Result<Started, BackendError> {
         let operation = self.begin()?;
         let id = operation.id;
-        let start = Start { source: program.source, env: program.env, cwd: program.cwd, cpu_seconds };
-        operation.send(&ToGuest::Start { id, start }).await?;
-        let mut writer = Writer { id, room: Arc::clone(&operation.room), shared: Arc::clone(&self.shared) };
+        let Program { source, env, cwd, changed_max, .. } = program;
+        let start = Start { source, env, cwd, cpu_seconds, changed_max };
+        let mut frames = encode(&ToGuest::Start { id, start })?;
+        let writer = || Writer { id, room: Arc::clone(&operation.room), shared: Arc::clone(&self.shared) };
         let stdin = match program.stdin {
-            Stdin::Live => Some(writer),
+            Stdin::Live => {
+                self.shared.send_frames(frames).await?;
+                Some(writer())
+            }
+            // In one write: the guest then sees all of it at once.
             Stdin::Whole(bytes) if bytes.len() <= wire::INPUT_WINDOW => {
-                writer.write(&bytes).await?;
+                for chunk in bytes.chunks(CHUNK_MAX) {
+                    add(&ToGuest::Input { id, bytes: chunk.to_vec() }, &mut frames)?;
+                }
+                add(&ToGuest::InputEnd { id }, &mut frames)?;
+                self.shared.send_frames(frames).await?;
                 None
             }
             // More than the guest takes at once: whoever waits for the program must not wait for this.
             Stdin::Whole(bytes) => {
+                self.shared.send_frames(frames).await?;
+                let mut writer = writer();
                 tokio::spawn(async move { writer.write(&bytes).await });
                 None
             }
         };
-        Ok(Started { operation, stdin })
+        Ok(Started { operation, stdin, record: Vec::new() })
     }
 
     pub(crate) async fn read(&self, path: &str, range: Range) -> Result<Content, BackendError> {
@@ -209,8 +220,12 @@ impl Shared {
     }
 
     async fn send(&self, message: &ToGuest) -> Result<(), BackendError> {
-        let frame = encode(message)?;
-        self.outbox.send(frame).await.map_err(|_| BackendError::Lost { why: self.why_ended() })
+        self.send_frames(encode(message)?).await
+    }
+
+    /// One or more whole frames.
+    async fn send_frames(&self, frames: Vec<u8>) -> Result<(), BackendError> {
+        self.outbox.send(frames).await.map_err(|_| BackendError::Lost { why: self.why_ended() })
     }
 
     /// Sends from where nobody can wait, such as a drop.
@@ -291,8 +306,12 @@ async fn write_frames(mut write: OwnedWriteHalf, mut frames: mpsc::Receiver<Vec<
 
 fn encode(message: &ToGuest) -> Result<Vec<u8>, BackendError> {
     let mut frame = Vec::new();
-    wire::encode(message, &mut frame).map_err(|error| setup("writing a frame", &error))?;
+    add(message, &mut frame)?;
     Ok(frame)
+}
+
+fn add(message: &ToGuest, frames: &mut Vec<u8>) -> Result<(), BackendError> {
+    wire::encode(message, frames).map_err(|error| setup("writing a frame", &error))
 }
 
 fn operation_of(frame: &FromGuest) -> Option<u32> {
@@ -300,6 +319,8 @@ fn operation_of(frame: &FromGuest) -> Option<u32> {
         FromGuest::Hello { .. } | FromGuest::Broken { .. } => None,
         FromGuest::Output { id, .. }
         | FromGuest::Taken { id, .. }
+        | FromGuest::Record { id, .. }
+        | FromGuest::Changed { id, .. }
         | FromGuest::Finished { id, .. }
         | FromGuest::Content { id, .. }
         | FromGuest::Read { id, .. }
@@ -366,7 +387,14 @@ impl Drop for Operation {
 }
 
 fn is_last(frame: &FromGuest) -> bool {
-    !matches!(frame, FromGuest::Output { .. } | FromGuest::Content { .. } | FromGuest::Entries { .. })
+    !matches!(
+        frame,
+        FromGuest::Output { .. }
+            | FromGuest::Record { .. }
+            | FromGuest::Changed { .. }
+            | FromGuest::Content { .. }
+            | FromGuest::Entries { .. }
+    )
 }
 
 /// A program that was started. Dropping it stops it, as dropping any operation does.
@@ -374,14 +402,32 @@ fn is_last(frame: &FromGuest) -> bool {
 pub(crate) struct Started {
     operation: Operation,
     stdin: Option<Writer>,
+    /// The parts of a record that have come.
+    record: Vec<u8>,
 }
 
 impl Started {
     pub(crate) async fn next(&mut self) -> Result<Event, BackendError> {
-        match self.operation.next().await? {
-            FromGuest::Output { stream, bytes, .. } => Ok(Event::Output { stream, bytes }),
-            FromGuest::Finished { finish, .. } => Ok(Event::Finished(finish)),
-            other => Err(self.operation.refusal(other)),
+        loop {
+            return match self.operation.next().await? {
+                FromGuest::Output { stream, bytes, .. } => Ok(Event::Output { stream, bytes }),
+                FromGuest::Record { bytes, part, .. } if self.record.len() + bytes.len() <= RECORD_MAX => {
+                    self.record.extend_from_slice(&bytes);
+                    match part {
+                        Part::MoreComes => continue,
+                        Part::Last => Ok(Event::Record(std::mem::take(&mut self.record))),
+                    }
+                }
+                FromGuest::Changed { changes, .. } => Ok(Event::Changed(changes)),
+                FromGuest::Finished { finish, .. } => Ok(Event::Finished(finish)),
+                other => Err(self.operation.refusal(other)),
+            };
+        }
+    }
+
+    pub(crate) fn signal(&mut self, signal: i32) {
+        if !self.operation.done {
+            self.operation.shared.send_behind(&ToGuest::Signal { id: self.operation.id, signal });
         }
     }
 

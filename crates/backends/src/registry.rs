@@ -1,11 +1,12 @@
 //! Every backend by name. The only file that names them all.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use belljar_core::Backend;
 
 use crate::host::Host;
-use crate::native::Native;
+use crate::native::{self, Native, NotWarm};
 
 /// A backend that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,5 +48,13 @@ impl std::str::FromStr for Choice {
 pub fn choose(choice: Choice, host: &Host) -> Arc<dyn Backend> {
     match choice {
         Choice::Native => Arc::new(Native::start(host)),
+    }
+}
+
+/// Prepares once what every fresh sandbox of this host would otherwise do again: Go's library, compiled. Takes a minute of
+/// CPU and some hundred megabytes below the user's cache directory, which it names; servers started from then on use it.
+pub fn warm_up(choice: Choice, host: &Host) -> Result<PathBuf, NotWarm> {
+    match choice {
+        Choice::Native => native::warm_up(host),
     }
 }

@@ -36,4 +36,8 @@ contract! {
     the_disk_is_held
     programs_overlap
     a_missing_directory_is_told
+    a_kernel_remembers
+    an_interrupt_keeps_the_kernel
+    a_dead_kernel_is_told
+    changed_files_are_told
 }

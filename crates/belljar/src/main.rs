@@ -4,6 +4,7 @@
 
 mod cli;
 mod complaint;
+mod config;
 mod install;
 mod wiring;
 

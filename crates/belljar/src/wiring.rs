@@ -36,7 +36,14 @@ pub(crate) fn log() {
     }
 }
 
-fn host() -> Host {
+/// Where people keep their configuration.
+pub(crate) fn usual_config() -> Option<PathBuf> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let base = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home)?;
+    Some(base.join("belljar/config.toml"))
+}
+
+pub(crate) fn host() -> Host {
     let usual = || "/usr/local/bin:/usr/bin:/bin".into();
     Host { path: env::var_os("PATH").unwrap_or_else(usual), home: env::var_os("HOME").map(Into::into) }
 }

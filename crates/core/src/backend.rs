@@ -44,8 +44,11 @@ pub trait Sandbox: Debug + Send + Sync {
 pub trait Running: Debug + Send {
     /// The next thing it does. After [`Event::Finished`] there is no more. Dropping the future loses no event.
     fn next(&mut self) -> Later<'_, Event>;
-    /// Kills it with everything it started; the events go on until `Finished`.
+    /// Kills it with everything it started; the events go on until `Finished`. A cell's kernel goes with it.
     fn stop(&mut self);
+    /// Sends a signal to the program and its process group. A cell takes 2 (SIGINT) as the wish to stop, and its kernel
+    /// stays; whoever wants to be sure gives it a while and then stops it.
+    fn signal(&mut self, signal: i32);
     /// The way to its standard input, if that was to come live; given once.
     fn stdin(&mut self) -> Option<Box<dyn StdinWriter>>;
 }
@@ -63,6 +66,8 @@ pub struct Spec {
     pub network: Network,
     /// Environment of every program in the sandbox.
     pub env: Vec<(String, String)>,
+    /// Interpreters to use in place of the host's first, by their names in [`Capabilities::interpreters`].
+    pub interpreters: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -75,6 +80,11 @@ pub enum Network {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     pub languages: Vec<Language>,
+    /// Every interpreter and compiler by language and version, such as `python-3.12`, `node-20`, `go-1.22`; of each
+    /// language the one that is used by default comes first.
+    pub interpreters: Vec<(Language, String)>,
+    /// Each other language, with how the operator gets it.
+    pub missing: Vec<(Language, String)>,
 }
 
 /// What a look at the host found.

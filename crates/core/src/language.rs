@@ -10,21 +10,28 @@ use serde::{Deserialize, Serialize};
 pub enum Language {
     Python,
     JavaScript,
+    TypeScript,
     Shell,
+    Go,
+    Rust,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown language {0:?}; use one of: python, javascript, shell")]
+#[error("unknown language {0:?}; use one of: python, javascript, typescript, shell, go, rust")]
 pub struct UnknownLanguage(pub String);
 
 impl Language {
-    pub const ALL: [Language; 3] = [Language::Python, Language::JavaScript, Language::Shell];
+    pub const ALL: [Language; 6] =
+        [Language::Python, Language::JavaScript, Language::TypeScript, Language::Shell, Language::Go, Language::Rust];
 
     pub fn name(self) -> &'static str {
         match self {
             Language::Python => "python",
             Language::JavaScript => "javascript",
+            Language::TypeScript => "typescript",
             Language::Shell => "shell",
+            Language::Go => "go",
+            Language::Rust => "rust",
         }
     }
 
@@ -32,8 +39,21 @@ impl Language {
     pub fn interpreters(self) -> &'static [&'static str] {
         match self {
             Language::Python => &["python3", "python"],
-            Language::JavaScript => &["node", "nodejs"],
+            Language::JavaScript | Language::TypeScript => &["node", "nodejs"],
             Language::Shell => &["bash", "sh"],
+            Language::Go => &["go"],
+            Language::Rust => &["rustc"],
+        }
+    }
+
+    /// The language whose kernel runs its cells, so that two may share one; `None` where every cell is compiled and run
+    /// as a program of its own, and nothing but files is remembered.
+    pub fn kernel(self) -> Option<Language> {
+        match self {
+            Language::Python => Some(Language::Python),
+            Language::JavaScript | Language::TypeScript => Some(Language::JavaScript),
+            Language::Shell => Some(Language::Shell),
+            Language::Go | Language::Rust => None,
         }
     }
 
@@ -42,6 +62,9 @@ impl Language {
         match name.rsplit_once('.')?.1 {
             "py" => Some(Language::Python),
             "js" | "mjs" | "cjs" => Some(Language::JavaScript),
+            "ts" | "mts" | "cts" => Some(Language::TypeScript),
+            "go" => Some(Language::Go),
+            "rs" => Some(Language::Rust),
             "sh" | "bash" => Some(Language::Shell),
             _ => None,
         }
@@ -62,7 +85,10 @@ impl FromStr for Language {
         match name.to_ascii_lowercase().as_str() {
             "python" | "python3" | "py" => Ok(Language::Python),
             "javascript" | "js" | "node" | "nodejs" => Ok(Language::JavaScript),
+            "typescript" | "ts" => Ok(Language::TypeScript),
             "shell" | "sh" | "bash" => Ok(Language::Shell),
+            "go" | "golang" => Ok(Language::Go),
+            "rust" | "rs" => Ok(Language::Rust),
             _ => Err(UnknownLanguage(name.chars().take(40).collect())),
         }
     }

@@ -19,7 +19,7 @@ pub use error::{BackendError, FileError, FileErrorKind};
 pub use files::{Content, Entry, FileKind, Listing, Metadata, Range};
 pub use language::{Language, UnknownLanguage};
 pub use limits::{Limit, Limits};
-pub use program::{Event, Exit, Finish, Program, Source, Stdin, Stream};
+pub use program::{Changes, Event, Exit, Finish, Program, Source, Stdin, Stream, Then};
 pub use report::{Ending, Isolation, Report, State, Usage};
 
 /// Where a sandbox's files live, as its own programs see it; relative paths start here.

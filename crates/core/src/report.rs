@@ -57,11 +57,11 @@ impl Ending {
 pub enum State {
     /// Nothing ran here before.
     Fresh,
-    /// What earlier runs left in this sandbox was there.
+    /// What earlier runs left was there, and still is.
     Preserved,
-    /// The sandbox was emptied since the last run.
+    /// The kernel that remembered earlier runs had ended, and this run began in a new one.
     Reset,
-    /// The sandbox went down with this run; nothing of it remains.
+    /// The kernel, or the whole sandbox, ended in this run, and with it what it remembered.
     Lost,
 }
 

@@ -17,11 +17,17 @@ const ENV_BYTES_MAX: usize = 128 * 1024;
 /// PATH_MAX of Linux.
 const PATH_BYTES_MAX: usize = 4096;
 
-pub(crate) fn program(program: &Program, wall_max: Duration, languages: &[Language]) -> Result<(), EngineError> {
+pub(crate) fn program(
+    program: &Program,
+    wall_max: Duration,
+    languages: &[Language],
+    missing: &[(Language, String)],
+) -> Result<(), EngineError> {
     let text = match &program.source {
-        Source::Code { language, code } => {
+        Source::Code { language, code } | Source::Cell { language, code, .. } => {
             if !languages.contains(language) {
-                return Err(EngineError::LanguageMissing { language: *language, available: languages.to_vec() });
+                let fix = missing.iter().find(|(of, _)| of == language).map(|(_, fix)| fix.clone());
+                return Err(EngineError::LanguageMissing { language: *language, available: languages.to_vec(), fix });
             }
             code
         }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
-    Backend, BackendError, Content, FileError, FileErrorKind, Isolation, Language, Later, Limits, Listing, Program,
-    Range, Report, Spec, State, Stream,
+    Backend, BackendError, Content, FileError, FileErrorKind, Language, Later, Listing, Range, Source, Spec, Then,
 };
+use tokio::sync::broadcast;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -18,15 +18,20 @@ use tokio_util::task::AbortOnDropHandle;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::admission::Admission;
+use crate::carry::Carried;
+use crate::flight::Flight;
+use crate::jobs::Jobs;
+use crate::kernels::Kind;
 use crate::lease::Lessor;
+use crate::news::{News, Newsroom};
 use crate::outputs::Outputs;
-use crate::run::{self, NotStarted, Orders, Outcome, Reach};
 use crate::sandboxes::{self, InUse, Sandboxes};
 use crate::teardown::{Tasks, Teardowns};
 use crate::{
-    Console, CreateRequest, EngineError, Principal, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Wish,
+    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, Principal, Run,
+    RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen, Template,
 };
-use crate::{check, limits};
+use crate::{check, jobs, limits, run, templates};
 
 /// The most that one [`Engine::read`] returns, whatever its range says.
 pub const READ_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -35,6 +40,9 @@ pub const LIST_ENTRIES_MAX: u32 = 10_000;
 
 /// A file operation moves at most some megabytes within memory; a guest that takes longer is starved or stuck.
 const FILE_MAX: Duration = Duration::from_secs(30);
+
+/// How long a job's input waits for a program that does not read.
+const STDIN_WAIT: Duration = Duration::from_secs(5);
 
 /// Live sandboxes of one backend, and all that runs in them. Cheap to clone; when the last clone is dropped, everything
 /// is stopped and closed as by [`Engine::shutdown`], only that nobody waits for it.
@@ -50,15 +58,26 @@ struct Inner {
 }
 
 /// What the engine's tasks hold. Not the guard: a task must not keep the engine from ending.
-struct Shared {
-    settings: Settings,
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
     languages: Vec<Language>,
+    /// Those that are not here, and how to get each.
+    missing: Vec<(Language, String)>,
     tasks: Tasks,
-    lessor: Lessor,
+    pub(crate) lessor: Lessor,
     sandboxes: Arc<Sandboxes>,
-    admission: Admission,
-    outputs: Outputs,
-    stop: CancellationToken,
+    pub(crate) admission: Admission,
+    pub(crate) outputs: Outputs,
+    pub(crate) jobs: Jobs,
+    templates: Vec<Template>,
+    pub(crate) news: Newsroom,
+    pub(crate) stop: CancellationToken,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Engine {
@@ -73,14 +92,20 @@ impl Engine {
         let stop = CancellationToken::new();
         let tasks = Tasks::new();
         let teardowns = Teardowns::new(tasks.clone());
-        let sandboxes = Sandboxes::new(&settings, teardowns.clone());
+        let news = Newsroom::new();
+        let sandboxes = Sandboxes::new(&settings, teardowns.clone(), news.clone());
         tasks.spawn(sandboxes::expire(sandboxes.clone(), stop.clone()));
+        let capabilities = backend.capabilities();
         let shared = Arc::new(Shared {
-            languages: backend.capabilities().languages,
+            templates: templates::all(&capabilities.interpreters, &settings.templates),
+            languages: capabilities.languages,
+            missing: capabilities.missing,
             lessor: Lessor::new(backend, teardowns),
             sandboxes,
             admission: Admission::new(settings.runs_max, settings.queue_max),
             outputs: Outputs::new(settings.kept_output_bytes_max),
+            jobs: Jobs::default(),
+            news,
             tasks,
             settings,
             stop: stop.clone(),
@@ -99,7 +124,9 @@ impl Engine {
     /// Runs a program to its end. Dropping the call stops the program with all that it started; a throw-away sandbox
     /// goes with it, a created one stays.
     pub async fn run(&self, who: &Principal, request: RunRequest) -> Result<Run, EngineError> {
-        self.run_watched(who, request, None).await
+        let flight = self.begin(who, request, None, None)?;
+        let attending = Attending::new(self.shared(), flight, Departure::default());
+        attending.until_the_end().await.map(Arc::unwrap_or_clone)
     }
 
     /// The same, with someone at the program's streams while it runs.
@@ -109,42 +136,141 @@ impl Engine {
         request: RunRequest,
         console: Console,
     ) -> Result<Run, EngineError> {
-        self.run_watched(who, request, Some(console)).await
+        let flight = self.begin(who, request, Some(console), None)?;
+        let attending = Attending::new(self.shared(), flight, Departure::default());
+        attending.until_the_end().await.map(Arc::unwrap_or_clone)
     }
 
-    async fn run_watched(
+    /// Runs a program and stays for its end as long as `attendance` says; then it goes on as a job.
+    ///
+    /// A caller that hung up, and sends the same request again, gets the answer of the run that it began.
+    pub async fn attend(
+        &self,
+        who: &Principal,
+        request: RunRequest,
+        attendance: Attendance,
+    ) -> Result<Answer, EngineError> {
+        let shared = self.shared();
+        let stays = match attendance.stays {
+            Stays::Away(away) => {
+                let flight = self.begin(who, request, None, Some(away))?;
+                if let Err(refused) = shared.jobs.add(&flight) {
+                    flight.cancel.cancel();
+                    return Err(refused);
+                }
+                return Ok(Answer::Job(jobs::view(&flight, Some(0))?));
+            }
+            Stays::For(time) => time,
+        };
+        if let Some(sandbox) = &request.sandbox {
+            // One that is gone has no answers either.
+            drop(shared.sandboxes.take(who, sandbox)?);
+        }
+        let flight = match shared.jobs.adopt_soon(who, &request).await {
+            Some(flight) => flight,
+            None => self.begin(who, request, None, None)?,
+        };
+        let mut attending = Attending::new(shared, flight, attendance.departure);
+        let waited = timeout(stays, attending.flight.finished()).await;
+        match waited {
+            Ok(finished) => {
+                attending.is_answered();
+                Ok(Answer::Finished(finished?))
+            }
+            // With too many jobs there is no place to come back to, so it is waited for after all.
+            Err(_) if shared.jobs.add(&attending.flight).is_err() => {
+                Ok(Answer::Finished(attending.until_the_end().await?))
+            }
+            Err(_) => {
+                attending.is_answered();
+                Ok(Answer::Job(jobs::view(&attending.flight, Some(0))?))
+            }
+        }
+    }
+
+    /// Does something with a job of the caller's, and says how it stands. Without an offset its output goes on where the
+    /// last look ended.
+    pub async fn job(
+        &self,
+        who: &Principal,
+        id: &str,
+        action: JobAction,
+        offset: Option<u64>,
+    ) -> Result<JobView, EngineError> {
+        let flight = self.shared().jobs.find(who, id)?;
+        match action {
+            JobAction::Poll => {}
+            JobAction::Wait(time) => drop(timeout(time, flight.finished()).await),
+            JobAction::Signal(signal) => flight.signal(signal),
+            JobAction::Stdin { bytes, then } => {
+                if bytes.len() > check::STDIN_BYTES_MAX {
+                    return Err(EngineError::StdinTooLong { max_bytes: check::STDIN_BYTES_MAX });
+                }
+                let ended = flight.outcome().is_some();
+                match flight.input() {
+                    // A program that has just ended takes everything.
+                    Some(input) => match timeout(STDIN_WAIT, input.send(bytes)).await {
+                        Ok(_) => {}
+                        Err(_) => return Err(EngineError::StdinNotTaken),
+                    },
+                    None if ended => {}
+                    None => return Err(EngineError::NoLiveStdin),
+                }
+                if then == StdinThen::End {
+                    flight.end_input();
+                }
+            }
+        }
+        jobs::view(&flight, offset)
+    }
+
+    /// The caller's jobs, oldest first, without their output.
+    pub fn jobs(&self, who: &Principal) -> Vec<JobView> {
+        let views = self.shared().jobs.list(who).into_iter().map(|flight| jobs::summary(&flight));
+        views.collect()
+    }
+
+    /// Starts a run, as a task of the engine's.
+    fn begin(
         &self,
         who: &Principal,
         request: RunRequest,
         console: Option<Console>,
-    ) -> Result<Run, EngineError> {
+        away: Option<Away>,
+    ) -> Result<Arc<Flight>, EngineError> {
         let shared = self.shared();
         let entered = shared.enter()?;
-        check::program(&request.program, shared.settings.wall_max, &shared.languages)?;
-        let id = RunId::random()?;
+        check::program(&request.program, shared.settings.wall_max, &shared.languages, &shared.missing)?;
+        let mut used = request.sandbox.as_deref().map(|sandbox| shared.sandboxes.take(who, sandbox)).transpose()?;
+        if let (Some(used), Some(Away::LetsSandboxExpire)) = (&mut used, away) {
+            used.rest();
+        }
+        let sandbox = used.as_ref().map(|used| used.named.id.clone());
+        if let Some(sandbox) = &sandbox {
+            shared.jobs.outdate(sandbox.as_str());
+        }
         let cancel = shared.stop.child_token();
-        let _hung_up = cancel.clone().drop_guard();
-
-        let (sandbox, task) = match request.sandbox {
-            None => (None, shared.tasks.spawn(in_throw_away(shared.clone(), request.program, console, cancel))),
-            Some(sandbox) => {
-                let used = shared.sandboxes.take(who, &sandbox)?;
-                let sandbox = used.named.id.clone();
-                (Some(sandbox), shared.tasks.spawn(in_created(shared.clone(), used, request.program, console, cancel)))
-            }
-        };
+        let mut program = request.program.clone();
+        if let Source::Cell { then, .. } = &mut program.source {
+            *then = if used.is_some() { Then::More } else { Then::End };
+        }
+        let (flight, mut controls) = Flight::new(RunId::random()?, who.clone(), request, sandbox, cancel);
+        let watcher = console.map(|console| {
+            controls.input = Some(console.input);
+            console.output
+        });
+        let kind = if away.is_some() { Kind::Job } else { Kind::Attended };
+        let task = Carried { shared: shared.clone(), flight: flight.clone(), program, controls, watcher, kind };
+        shared.tasks.spawn(task.until_its_end(used));
         drop(entered);
-        let (report, limits) = joined(task).await?;
-        tracing::debug!(run = %id, ?sandbox, ending = ?report.ending, state = ?report.state,
-            duration = ?report.duration, "a program ended");
-        shared.outputs.keep(who, &id, &report);
-        Ok(Run { id, report, limits, sandbox })
+        Ok(flight)
     }
 
     pub async fn create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
         let shared = self.shared();
         let _entered = shared.enter()?;
-        let limits = limits::grant(&request.wish, &shared.settings.ceiling)?;
+        let template = shared.template(request.template.as_deref())?;
+        let limits = limits::grant(&request.wish.over(&template.wish), &shared.settings.ceiling)?;
         let age_max = shared.settings.age_max;
         if request.idle.is_some_and(|idle| idle > age_max) {
             return Err(EngineError::LimitTooHigh { name: "timeout", max: format!("{} seconds", age_max.as_secs()) });
@@ -152,7 +278,10 @@ impl Engine {
         check::env(&request.env)?;
         let id = SandboxId::random()?;
         let slot = shared.sandboxes.slot().await?;
-        let spec = Spec { limits, env: request.env, ..Spec::default() };
+        let mut env = template.env;
+        env.retain(|(name, _)| !request.env.iter().any(|(own, _)| own == name));
+        env.extend(request.env);
+        let spec = Spec { limits, env, interpreters: template.interpreters, ..Spec::default() };
         let sandbox = tokio::select! {
             biased;
             () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
@@ -189,11 +318,15 @@ impl Engine {
 
     pub async fn write(&self, who: &Principal, id: &str, path: &str, bytes: Vec<u8>) -> Result<(), EngineError> {
         let path = checked(path)?;
+        self.shared().jobs.outdate(id);
         self.with_files(who, id, |shared, used| async move {
             if bytes.len() as u64 > used.named.limits.disk_bytes {
                 return Err(EngineError::Backend(BackendError::File(FileError { kind: FileErrorKind::NoSpace, path })));
             }
             let answer = shared.file_answer(&used, used.sandbox().write(&path, bytes)).await;
+            if answer.is_ok() {
+                shared.news.tell_written(&used.named.owner, &used.named.id, &path);
+            }
             settle(used, answer)
         })
         .await
@@ -217,9 +350,19 @@ impl Engine {
         .await
     }
 
-    /// A whole stream of a recent run of the caller's, if it was long enough to be kept and is not forgotten yet.
-    pub fn kept_output(&self, who: &Principal, run: &str, stream: Stream) -> Option<Arc<[u8]>> {
-        self.shared().outputs.get(who, run, stream)
+    /// A recent run of the caller's, if there was more to it than an answer shows, and it is not forgotten yet.
+    pub fn kept(&self, who: &Principal, run: &str) -> Option<Arc<Run>> {
+        self.shared().outputs.get(who, run)
+    }
+
+    /// What happens from now on to all sandboxes, of whoever they are.
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.shared().news.subscribe()
+    }
+
+    /// The names that [`CreateRequest::template`] may have.
+    pub fn templates(&self) -> Vec<String> {
+        self.shared().templates.iter().map(|template| template.name.clone()).collect()
     }
 
     /// Takes no new work, stops what runs, closes all sandboxes; returns when nothing is left.
@@ -252,7 +395,60 @@ impl Engine {
     }
 }
 
+/// A caller that waits for a run. Leaving before the end cancels the run, unless it hung up and may come back.
+struct Attending {
+    shared: Arc<Shared>,
+    flight: Arc<Flight>,
+    departure: Departure,
+    answered: bool,
+}
+
+impl Attending {
+    fn new(shared: &Arc<Shared>, flight: Arc<Flight>, departure: Departure) -> Attending {
+        shared.jobs.attend(&flight);
+        Attending { shared: shared.clone(), flight, departure, answered: false }
+    }
+
+    async fn until_the_end(mut self) -> Result<Arc<Run>, EngineError> {
+        let finished = self.flight.finished().await;
+        self.is_answered();
+        finished
+    }
+
+    fn is_answered(&mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        if self.answered {
+            shared.jobs.leave(&self.flight);
+            return;
+        }
+        // In this order, so that whoever looks finds it in one of the two places.
+        let orphaned = self.departure.is_hang_up() && !shared.stop.is_cancelled() && shared.jobs.orphan(&self.flight);
+        shared.jobs.leave(&self.flight);
+        if orphaned {
+            let (shared, flight) = (shared.clone(), self.flight.clone());
+            let mourning = async move { shared.jobs.mourn(flight, shared.stop.clone()).await };
+            self.shared.tasks.spawn(mourning);
+        } else {
+            self.flight.cancel.cancel();
+        }
+    }
+}
+
 impl Shared {
+    fn template(&self, name: Option<&str>) -> Result<Template, EngineError> {
+        let Some(name) = name else { return Ok(Template::default()) };
+        self.templates.iter().find(|template| template.name == name).cloned().ok_or_else(|| {
+            let available = self.templates.iter().map(|template| template.name.clone()).collect();
+            EngineError::UnknownTemplate { name: name.chars().take(40).collect(), available }
+        })
+    }
+
     /// Counted before the look at `stop`, while a shutdown sets that before it counts: one of the two sees the other.
     fn enter(&self) -> Result<TaskTrackerToken, EngineError> {
         let token = self.tasks.token();
@@ -283,87 +479,6 @@ fn settle<T>(mut used: InUse, answer: Result<T, EngineError>) -> Result<T, Engin
 fn checked(path: &str) -> Result<String, EngineError> {
     check::path(path).map_err(|error| EngineError::Backend(BackendError::File(error)))?;
     Ok(path.to_owned())
-}
-
-async fn in_throw_away(
-    shared: Arc<Shared>,
-    program: Program,
-    console: Option<Console>,
-    cancel: CancellationToken,
-) -> Result<(Report, Limits), EngineError> {
-    let orders = Orders { cancel, closing: CancellationToken::new() };
-    let limits = limits::grant(&Wish::default(), &shared.settings.ceiling)?;
-    let spec = Spec { limits, ..Spec::default() };
-    let ready = async {
-        let turn = shared.admission.turn(None).await?;
-        Ok((turn, shared.lessor.lease(&spec).await?))
-    };
-    // Dropping the lease, here or at the end, closes the sandbox behind the caller's back.
-    let (_turn, lease) = tokio::select! {
-        biased;
-        refusal = orders.refusal() => return Err(refusal),
-        ready = ready => ready?,
-    };
-    let sandbox = lease.sandbox()?;
-    let isolation = sandbox.isolation().clone();
-    let outcome = run::run(sandbox, program, &limits, console, &orders).await;
-    let outcome = outcome.map_err(|NotStarted { error, .. }| error)?;
-    let state = match outcome.reach {
-        Reach::Answered => State::Fresh,
-        Reach::Silent => State::Lost,
-    };
-    Ok((report(outcome, state, isolation), limits))
-}
-
-async fn in_created(
-    shared: Arc<Shared>,
-    used: InUse,
-    program: Program,
-    console: Option<Console>,
-    cancel: CancellationToken,
-) -> Result<(Report, Limits), EngineError> {
-    let orders = Orders { cancel, closing: used.named.closing.clone() };
-    let _turn = tokio::select! {
-        biased;
-        refusal = orders.refusal() => return Err(refusal),
-        turn = shared.admission.turn(Some(&used.named.seats)) => turn?,
-    };
-    // Bound after the turn, so dropped before it: nobody gets this seat while the sandbox is in doubt.
-    let mut used = used;
-    let state = used.count_run();
-    used.doubt(); // stays so if the program is out of reach or the backend panics
-    let outcome = run::run(used.sandbox(), program, &used.named.limits, console, &orders).await;
-    let reach = match &outcome {
-        Ok(outcome) => outcome.reach,
-        Err(not_started) => not_started.reach,
-    };
-    let ends = shared.stop.is_cancelled() || orders.closing.is_cancelled();
-    let stands = reach == Reach::Answered && !ends && used.sandbox().is_alive();
-    if stands {
-        used.trust();
-    }
-    match outcome {
-        Ok(outcome) => {
-            let state = if stands { state } else { State::Lost };
-            Ok((report(outcome, state, used.named.isolation.clone()), used.named.limits))
-        }
-        Err(NotStarted { error, .. }) => {
-            used.uncount_run();
-            Err(error)
-        }
-    }
-}
-
-fn report(outcome: Outcome, state: State, isolation: Isolation) -> Report {
-    Report {
-        stdout: outcome.capture.stdout,
-        stderr: outcome.capture.stderr,
-        ending: outcome.ending,
-        state,
-        duration: outcome.duration,
-        usage: outcome.usage,
-        isolation,
-    }
 }
 
 /// A task's answer. A panic in a backend ends the call, not the engine.

@@ -3,13 +3,34 @@
 //! These sentences go to an agent, so no host path is in them; what a backend says for the log was logged where it
 //! happened.
 
+use std::time::Duration;
+
 use belljar_core::{BackendError, FileErrorKind, Language};
 
-#[derive(Debug, thiserror::Error)]
+use crate::RunId;
+
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
     /// The same for unknown, foreign, expired and destroyed: who asks for another's sandbox learns nothing.
     #[error("no such sandbox (it may have expired or been destroyed); call create_sandbox and use the new id")]
     UnknownSandbox,
+    /// Told to its owner only.
+    #[error("{why}; call create_sandbox for a new one: its files and variables are gone")]
+    SandboxGone { why: Gone },
+    #[error("no such job; job ids are in the answer of the call that began them, and ended ones are forgotten in time")]
+    UnknownJob,
+    #[error("there are already {max} jobs running; end one with job and action signal")]
+    TooManyJobs { max: usize },
+    #[error("the program does not read its input, and this piece was not sent; wait until it does, and send it again")]
+    StdinNotTaken,
+    #[error("its stdin was given whole when it began; for live input, start it with exec and background")]
+    NoLiveStdin,
+    #[error(
+        "the {language} kernel is busy with job {job}; wait for it or interrupt it with job, or use another sandbox"
+    )]
+    KernelBusy { language: Language, job: RunId },
+    #[error("no template {name:?}; use one of: {}", .available.join(", "))]
+    UnknownTemplate { name: String, available: Vec<String> },
     /// It stood when the call came, and fell before it could do anything.
     #[error(
         "the sandbox went down and nothing of it remains; use a new one (call create_sandbox, or run without sandbox_id)"
@@ -24,8 +45,9 @@ pub enum EngineError {
     Busy,
     #[error("the server is shutting down; try again when it is back")]
     ShuttingDown,
-    #[error("{language} is not available here; use one of: {}", names(.available))]
-    LanguageMissing { language: Language, available: Vec<Language> },
+    /// `fix` is how the operator gets it, where that is known.
+    #[error("{language} is not available here; use one of: {}{}", names(.available), told_fix(.fix))]
+    LanguageMissing { language: Language, available: Vec<Language>, fix: Option<String> },
     #[error("there is nothing to run: the code is empty; send the program's text")]
     EmptyCode,
     #[error(
@@ -54,6 +76,28 @@ pub enum EngineError {
     Backend(#[source] BackendError),
 }
 
+/// Why a sandbox that was there no longer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Gone {
+    #[error("the sandbox expired after {} without use", time(.0))]
+    Idle(Duration),
+    #[error("the sandbox expired at its greatest age of {}", time(.0))]
+    Old(Duration),
+    #[error("the sandbox was destroyed")]
+    Destroyed,
+    #[error("the sandbox went down")]
+    Lost,
+}
+
+/// As a person says it.
+fn time(duration: &Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7199 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
+
 /// What an agent is told of a backend's failure; the rest is for the log.
 fn told(error: &BackendError) -> String {
     match error {
@@ -66,6 +110,10 @@ fn told(error: &BackendError) -> String {
         BackendError::Lost { .. } => EngineError::Lost.to_string(),
         BackendError::File(error) => error.to_string(),
     }
+}
+
+fn told_fix(fix: &Option<String>) -> String {
+    fix.as_ref().map(|fix| format!(", or have the operator {fix}")).unwrap_or_default()
 }
 
 fn names(languages: &[Language]) -> String {
@@ -92,7 +140,11 @@ mod tests {
         let error = EngineError::LanguageMissing {
             language: Language::JavaScript,
             available: vec![Language::Python, Language::Shell],
+            fix: Some("install nodejs".into()),
         };
-        assert_eq!(error.to_string(), "javascript is not available here; use one of: python, shell");
+        assert_eq!(
+            error.to_string(),
+            "javascript is not available here; use one of: python, shell, or have the operator install nodejs"
+        );
     }
 }

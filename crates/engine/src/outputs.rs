@@ -1,11 +1,9 @@
-//! Whole streams of recent runs, for a reader who was shown only a part. The oldest go first.
+//! What recent runs came to, for a reader who was shown only a part. The oldest go first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belljar_core::{Report, Stream};
-
-use crate::{Principal, RunId};
+use crate::{Principal, Run};
 
 /// Shorter output is shown whole in the answer, so nobody comes back for it.
 const WORTH_KEEPING_BYTES: usize = 1024;
@@ -25,16 +23,9 @@ struct Kept {
 
 #[derive(Debug)]
 struct Entry {
-    run: RunId,
     owner: Principal,
-    stdout: Arc<[u8]>,
-    stderr: Arc<[u8]>,
-}
-
-impl Entry {
-    fn bytes(&self) -> usize {
-        self.stdout.len() + self.stderr.len()
-    }
+    run: Arc<Run>,
+    bytes: usize,
 }
 
 impl Outputs {
@@ -42,32 +33,25 @@ impl Outputs {
         Outputs { bytes_max, kept: Mutex::default() }
     }
 
-    pub(crate) fn keep(&self, owner: &Principal, run: &RunId, report: &Report) {
-        let bytes = report.stdout.len() + report.stderr.len();
+    pub(crate) fn keep(&self, owner: &Principal, run: &Arc<Run>) {
+        // However little a value or a file takes, there is a place that leads to it.
+        let floor = if run.rich.is_empty() && run.left.is_empty() { 0 } else { WORTH_KEEPING_BYTES + 1 };
+        let bytes = run.bytes().max(floor);
         if bytes <= WORTH_KEEPING_BYTES || bytes > self.bytes_max {
             return;
         }
-        let entry = Entry {
-            run: run.clone(),
-            owner: owner.clone(),
-            stdout: report.stdout.as_slice().into(),
-            stderr: report.stderr.as_slice().into(),
-        };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         while kept.bytes + bytes > self.bytes_max {
             let Some(oldest) = kept.runs.pop_front() else { break };
-            kept.bytes -= oldest.bytes();
+            kept.bytes -= oldest.bytes;
         }
         kept.bytes += bytes;
-        kept.runs.push_back(entry);
+        kept.runs.push_back(Entry { owner: owner.clone(), run: run.clone(), bytes });
     }
 
-    pub(crate) fn get(&self, owner: &Principal, run: &str, stream: Stream) -> Option<Arc<[u8]>> {
+    pub(crate) fn get(&self, owner: &Principal, run: &str) -> Option<Arc<Run>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = kept.runs.iter().find(|entry| entry.run.as_str() == run && entry.owner == *owner)?;
-        Some(match stream {
-            Stream::Stdout => entry.stdout.clone(),
-            Stream::Stderr => entry.stderr.clone(),
-        })
+        let entry = kept.runs.iter().rev().find(|entry| entry.run.id.as_str() == run && entry.owner == *owner)?;
+        Some(entry.run.clone())
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! starting ──▶ running ──▶ finished
-//!                 │ wall, output, cancelled, closing: stop()
-//!                 ▼
-//!              stopping ──▶ finished          within the grace
-//!                 └───────▶ out of reach      past it: the sandbox must go
+//!                 │ wall, output, cancelled, closing
+//!                 ├──────▶ interrupted ──▶ finished     a cell, whose kernel then lives on
+//!                 ▼             │ no answer
+//!              stopping ◀───────┘
+//!                 ├──────▶ finished          within the grace
+//!                 └──────▶ out of reach      past it: the sandbox must go
 //! ```
 //!
 //! Not here: whose turn it is, and what becomes of the sandbox; [`Outcome::reach`] says what is known of it.
@@ -13,15 +15,25 @@
 use std::time::Duration;
 
 use belljar_core::{
-    BackendError, Ending, Event, Exit, FileError, Finish, Limit, Limits, Program, Running, Sandbox, StdinWriter, Usage,
+    BackendError, Changes, Ending, Event, Exit, FileError, Finish, Limit, Limits, Program, Running, Sandbox, Source,
+    State, StdinWriter, Stream, Then, Usage,
 };
 use tokio::pin;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::capture::{Capture, Kept};
-use crate::{Console, EngineError};
+use crate::EngineError;
+use crate::flight::{Controls, Flight};
+use crate::log::Kept;
+use crate::rich::Told;
+
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+
+/// How long a kernel may take to stop its cell and stay alive, and how long one may take whose memory nobody needs.
+const INTERRUPT_GRACE: Duration = Duration::from_millis(1000);
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// How long a stopped program may take to be gone. The guest kills a tree in a few milliseconds; past this it does
 /// not answer, and waiting on would break the promise of the wall limit.
@@ -48,10 +60,13 @@ pub(crate) enum Reach {
 
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    pub(crate) capture: Capture,
+    pub(crate) told: Told,
+    pub(crate) changes: Changes,
     pub(crate) ending: Ending,
     pub(crate) duration: Duration,
     pub(crate) usage: Usage,
+    /// What a cell's kernel remembered.
+    pub(crate) kernel: Option<State>,
     pub(crate) reach: Reach,
 }
 
@@ -114,20 +129,25 @@ pub(crate) async fn run(
     sandbox: &dyn Sandbox,
     program: Program,
     limits: &Limits,
-    console: Option<Console>,
+    flight: &Flight,
+    controls: Controls,
+    watcher: Option<mpsc::UnboundedSender<(Stream, Vec<u8>)>>,
     orders: &Orders,
 ) -> Result<Outcome, NotStarted> {
     let wall = program.wall;
     let cwd = program.cwd.clone();
+    let manner = Manner::of(&program.source);
     let mut running = start(sandbox, program, orders).await?;
     let started = Instant::now();
-    let mut capture = Capture::new(limits.output_bytes);
-    let (shown, input) = console.map(|console| (console.output, console.input)).unzip();
+    flight.log().limit(limits.output_bytes);
+    let (mut told, mut changes) = (Told::default(), Changes::default());
+    let Controls { mut signals, input } = controls;
     let typing = pass_on(input, running.stdin());
     pin!(typing);
     let mut typed = false;
+    let mut phase = Phase::Running;
     let mut stopped: Option<Ending> = None;
-    // Rings at the wall limit, and again when the grace is over.
+    // Rings at the wall limit, and again when the patience of each later phase is over.
     let alarm = sleep(wall);
     pin!(alarm);
 
@@ -136,9 +156,15 @@ pub(crate) async fn run(
         let stop = tokio::select! {
             biased;
             order = orders.given(), if stopped.is_none() => order.ending(),
-            () = &mut alarm => match stopped {
-                None => Ending::Stopped { limit: Limit::Wall },
-                Some(_) => {
+            () = &mut alarm => match phase {
+                Phase::Running => Ending::Stopped { limit: Limit::Wall },
+                Phase::Interrupted => {
+                    running.stop();
+                    phase = Phase::Stopping;
+                    alarm.as_mut().reset(Instant::now() + grace(limits));
+                    continue;
+                }
+                Phase::Stopping => {
                     tracing::warn!(grace = ?grace(limits), "a stopped program did not finish; its sandbox goes");
                     break None;
                 }
@@ -147,16 +173,32 @@ pub(crate) async fn run(
                 typed = true;
                 continue;
             }
+            Some(signal) = signals.recv() => {
+                match signal {
+                    SIGKILL => running.stop(),
+                    _ => running.signal(signal),
+                }
+                continue;
+            }
             event = running.next() => match event {
                 Ok(Event::Output { stream, bytes }) => {
-                    if let Some(shown) = &shown {
+                    let mut log = flight.log();
+                    if let Some(watcher) = &watcher {
                         // Nobody has to watch to the end.
-                        let _ = shown.send((stream, bytes[..bytes.len().min(capture.room())].to_vec()));
+                        let _ = watcher.send((stream, bytes[..log.room_for(bytes.len())].to_vec()));
                     }
-                    match capture.take(stream, bytes) {
+                    match log.take(stream, &bytes) {
                         Kept::InPart if stopped.is_none() => Ending::Stopped { limit: Limit::Output },
                         _ => continue,
                     }
+                }
+                Ok(Event::Record(record)) => {
+                    told.take(&record);
+                    continue;
+                }
+                Ok(Event::Changed(all)) => {
+                    changes = all;
+                    continue;
                 }
                 Ok(Event::Finished(finish)) => break Some(finish),
                 // The guest answered in order: it is the program that could not be started.
@@ -168,17 +210,77 @@ pub(crate) async fn run(
             },
         };
         stopped = Some(stop);
-        running.stop();
-        alarm.as_mut().reset(Instant::now() + grace(limits));
+        let patience = match manner.end(stop) {
+            End::Interrupt => {
+                running.signal(SIGINT);
+                phase = Phase::Interrupted;
+                if manner == Manner::AskedWhere { LAST_WORDS } else { INTERRUPT_GRACE }
+            }
+            End::Stop => {
+                running.stop();
+                phase = Phase::Stopping;
+                grace(limits)
+            }
+        };
+        alarm.as_mut().reset(Instant::now() + patience);
     };
 
     Ok(Outcome {
         ending: stopped.unwrap_or_else(|| ending(finish)),
         duration: started.elapsed(),
         usage: finish.map(|finish| finish.usage).unwrap_or_default(),
+        kernel: finish.and_then(|finish| finish.kernel),
         reach: if finish.is_some() { Reach::Answered } else { Reach::Silent },
-        capture,
+        told,
+        changes,
     })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// It was asked to stop, as by Ctrl-C, and may do so in order.
+    Interrupted,
+    /// It was killed, and is to be gone in a moment.
+    Stopping,
+}
+
+/// How a program is brought to its end before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// At once.
+    Killed,
+    /// A kernel that remembers: it is worth a moment to let it live.
+    Asked,
+    /// A kernel whose memory nobody needs. Where its time is over, where it was tells what it was at.
+    AskedWhere,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Interrupt,
+    Stop,
+}
+
+impl Manner {
+    fn of(source: &Source) -> Manner {
+        match source {
+            Source::Cell { language, then, .. } if language.kernel().is_some() => match then {
+                Then::More => Manner::Asked,
+                Then::End => Manner::AskedWhere,
+            },
+            _ => Manner::Killed,
+        }
+    }
+
+    fn end(self, ending: Ending) -> End {
+        match (self, ending) {
+            // Its sandbox is on its way down: nothing of it will be left to remember.
+            (_, Ending::Killed { .. }) | (Manner::Killed, _) => End::Stop,
+            (Manner::AskedWhere, Ending::Stopped { limit: Limit::Wall }) | (Manner::Asked, _) => End::Interrupt,
+            (Manner::AskedWhere, _) => End::Stop,
+        }
+    }
 }
 
 /// Passes live input to a program until either has had enough; dropping the writer is the end of the input.

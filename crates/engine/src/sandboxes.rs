@@ -8,7 +8,7 @@
 //! down. Those who use it then hold [`InUse`]; they are told by `closing`, and the backend's `close` waits until the
 //! last of them has let go.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,8 +20,10 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::seats;
+use crate::kernels::Kernels;
+use crate::news::{Newsroom, SandboxEvent};
 use crate::teardown::Teardowns;
-use crate::{EngineError, Principal, SandboxId, SandboxInfo, Settings};
+use crate::{EngineError, Gone, Principal, SandboxId, SandboxInfo, Settings};
 
 /// Shorter idle times would end a sandbox between two calls of the same agent.
 const IDLE_MIN: Duration = Duration::from_secs(1);
@@ -34,6 +36,7 @@ pub(crate) struct Sandboxes {
     /// One permit for each sandbox that may stand; it comes back when nothing of the sandbox is left.
     slots: Arc<Semaphore>,
     teardowns: Arc<Teardowns>,
+    news: Newsroom,
     sandboxes_max: usize,
     runs_per_sandbox_max: usize,
     idle: Duration,
@@ -45,7 +48,12 @@ struct Table {
     standing: HashMap<SandboxId, Arc<Named>>,
     /// False once the engine ends: what comes later is closed at once.
     open: bool,
+    /// What became of those that were here, oldest first, so that their owners can be told.
+    gone: VecDeque<(SandboxId, Principal, Gone)>,
 }
+
+/// Past this the oldest are forgotten, and are as if they had never been.
+const GONE_MAX: usize = 4096;
 
 /// How long a caller waits for the room that fallen sandboxes leave.
 const FALLEN_GO_IN: Duration = Duration::from_secs(2);
@@ -53,12 +61,13 @@ const FALLEN_GO_IN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) id: SandboxId,
-    owner: Principal,
+    pub(crate) owner: Principal,
     pub(crate) limits: Limits,
     pub(crate) isolation: Isolation,
     idle: Duration,
     born: Instant,
     pub(crate) seats: Arc<Semaphore>,
+    pub(crate) kernels: Kernels,
     pub(crate) closing: CancellationToken,
     place: Arc<RwLock<Option<Place>>>,
     activity: Mutex<Activity>,
@@ -89,6 +98,11 @@ impl Named {
         later(last, self.idle).min(later(self.born, age_max))
     }
 
+    /// Why it ends, at its end.
+    fn expiry(&self, now: Instant, age_max: Duration) -> Gone {
+        if later(self.born, age_max) <= now { Gone::Old(age_max) } else { Gone::Idle(self.idle) }
+    }
+
     fn info(&self, now: Instant, age_max: Duration) -> SandboxInfo {
         SandboxInfo {
             id: self.id.clone(),
@@ -109,12 +123,13 @@ fn later(from: Instant, by: Duration) -> Instant {
 }
 
 impl Sandboxes {
-    pub(crate) fn new(settings: &Settings, teardowns: Arc<Teardowns>) -> Arc<Sandboxes> {
+    pub(crate) fn new(settings: &Settings, teardowns: Arc<Teardowns>, news: Newsroom) -> Arc<Sandboxes> {
         Arc::new(Sandboxes {
-            table: Mutex::new(Table { standing: HashMap::new(), open: true }),
+            table: Mutex::new(Table { standing: HashMap::new(), open: true, gone: VecDeque::new() }),
             arrived: Notify::new(),
             slots: Arc::new(Semaphore::new(settings.sandboxes_max.min(Semaphore::MAX_PERMITS))),
             teardowns,
+            news,
             sandboxes_max: settings.sandboxes_max,
             runs_per_sandbox_max: settings.runs_per_sandbox_max,
             idle: settings.idle,
@@ -172,6 +187,7 @@ impl Sandboxes {
             idle: idle.unwrap_or(self.idle).max(IDLE_MIN).min(self.age_max),
             born: now,
             seats: seats(self.runs_per_sandbox_max),
+            kernels: Kernels::default(),
             closing: CancellationToken::new(),
             place: Arc::new(RwLock::new(Some(Place { sandbox, slot }))),
             activity: Mutex::new(Activity { users: 0, last: now }),
@@ -187,6 +203,7 @@ impl Sandboxes {
         table.standing.insert(named.id.clone(), named);
         drop(table);
         self.arrived.notify_one();
+        self.news.tell(owner, &info.id, SandboxEvent::Created);
         Ok(info)
     }
 
@@ -197,13 +214,13 @@ impl Sandboxes {
         let named = table.find(who, id)?.clone();
         // Not swept yet, and already over.
         if named.ends(now, self.age_max) <= now {
-            return Err(EngineError::UnknownSandbox);
+            return Err(EngineError::SandboxGone { why: named.expiry(now, self.age_max) });
         }
         let place = named.place.clone().try_read_owned().map_err(|_| EngineError::UnknownSandbox)?;
         let place = OwnedRwLockReadGuard::try_map(place, Option::as_ref).map_err(|_| EngineError::UnknownSandbox)?;
         named.activity().users += 1;
         drop(table);
-        Ok(InUse { sandboxes: self.clone(), named, place, trust: Trust::Sound })
+        Ok(InUse { sandboxes: self.clone(), named, place, trust: Trust::Sound, counts: Counts::Yes })
     }
 
     pub(crate) fn list(&self, who: &Principal) -> Vec<SandboxInfo> {
@@ -229,7 +246,7 @@ impl Sandboxes {
         let named = {
             let mut table = self.table();
             let named = table.find(who, id)?.clone();
-            table.standing.remove(&named.id);
+            table.remove(&named, Gone::Destroyed);
             named
         };
         Ok(self.close(&named))
@@ -240,15 +257,19 @@ impl Sandboxes {
         let now = Instant::now();
         let mut over = Vec::new();
         let mut next: Option<Instant> = None;
-        self.table().standing.retain(|_, named| {
+        let mut table = self.table();
+        for named in table.standing.values() {
             let ends = named.ends(now, self.age_max);
             if ends <= now {
                 over.push(named.clone());
-                return false;
+            } else {
+                next = Some(next.map_or(ends, |next| next.min(ends)));
             }
-            next = Some(next.map_or(ends, |next| next.min(ends)));
-            true
-        });
+        }
+        for named in &over {
+            table.remove(named, named.expiry(now, self.age_max));
+        }
+        drop(table);
         for named in over {
             tracing::info!(sandbox = %named.id, owner = named.owner.as_str(), "a sandbox expired");
             self.close(&named);
@@ -271,6 +292,7 @@ impl Sandboxes {
     /// Once for each sandbox, after it left the table.
     fn close(&self, named: &Arc<Named>) -> JoinHandle<Result<(), EngineError>> {
         named.closing.cancel();
+        self.news.tell(&named.owner, &named.id, SandboxEvent::Gone);
         let place = named.place.clone();
         self.teardowns.begin(async move {
             let place = place.write().await.take();
@@ -279,7 +301,8 @@ impl Sandboxes {
     }
 
     fn close_if_standing(&self, named: &Arc<Named>) {
-        if self.table().standing.remove(&named.id).is_some() {
+        let removed = self.table().remove(named, Gone::Lost);
+        if removed {
             self.close(named);
         }
     }
@@ -287,7 +310,23 @@ impl Sandboxes {
 
 impl Table {
     fn find(&self, who: &Principal, id: &str) -> Result<&Arc<Named>, EngineError> {
-        self.standing.get(id).filter(|named| named.owner == *who).ok_or(EngineError::UnknownSandbox)
+        if let Some(named) = self.standing.get(id).filter(|named| named.owner == *who) {
+            return Ok(named);
+        }
+        let gone = self.gone.iter().rev().find(|(gone, owner, _)| gone.as_str() == id && owner == who);
+        Err(gone.map_or(EngineError::UnknownSandbox, |(_, _, why)| EngineError::SandboxGone { why: *why }))
+    }
+
+    /// Takes a sandbox out and remembers why; `false` when it was out already.
+    fn remove(&mut self, named: &Named, why: Gone) -> bool {
+        if self.standing.remove(&named.id).is_none() {
+            return false;
+        }
+        if self.gone.len() == GONE_MAX {
+            self.gone.pop_front();
+        }
+        self.gone.push_back((named.id.clone(), named.owner.clone(), why));
+        true
     }
 }
 
@@ -326,6 +365,14 @@ pub(crate) struct InUse {
     pub(crate) named: Arc<Named>,
     place: OwnedRwLockReadGuard<Option<Place>, Place>,
     trust: Trust,
+    counts: Counts,
+}
+
+/// Whether a hold is a use of the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    Yes,
+    No,
 }
 
 impl InUse {
@@ -346,6 +393,21 @@ impl InUse {
         self.named.runs.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// When the sandbox goes if nothing uses it from now on.
+    pub(crate) fn expires_in(&self) -> Duration {
+        let now = Instant::now();
+        self.named.ends(now, self.sandboxes.age_max).saturating_duration_since(now)
+    }
+
+    /// From here on the hold keeps it from closing in disorder, but not from being idle.
+    pub(crate) fn rest(&mut self) {
+        if std::mem::replace(&mut self.counts, Counts::No) == Counts::Yes {
+            let mut activity = self.named.activity();
+            activity.users -= 1;
+            activity.last = Instant::now();
+        }
+    }
+
     pub(crate) fn doubt(&mut self) {
         self.trust = Trust::Doubtful;
     }
@@ -360,8 +422,6 @@ impl Drop for InUse {
         if self.trust == Trust::Doubtful {
             self.sandboxes.close_if_standing(&self.named);
         }
-        let mut activity = self.named.activity();
-        activity.users -= 1;
-        activity.last = Instant::now();
+        self.rest();
     }
 }

@@ -14,7 +14,7 @@ use rustix::process::DumpableBehavior;
 use crate::files::Files;
 use crate::memory::Watch;
 use crate::process::Channel;
-use crate::programs::Programs;
+use crate::processes::{Owner, Processes};
 use crate::stream::{Gone, Stream};
 use crate::sys;
 
@@ -30,7 +30,7 @@ struct Agent {
     stream: Stream,
     children: OwnedFd,
     init: Option<Init>,
-    programs: Programs,
+    processes: Processes,
     files: Files,
     watch: Option<Watch>,
 }
@@ -40,7 +40,7 @@ struct Agent {
 struct Wake {
     frames: bool,
     children: bool,
-    ready: Vec<(usize, Channel)>,
+    ready: Vec<(Owner, Channel)>,
 }
 
 /// The agent's life; the value is the exit code of the process.
@@ -69,8 +69,8 @@ impl Agent {
         let mut stream = Stream::new(fd);
         stream.send(&FromGuest::Hello { version: VERSION })?;
         let children = sys::child_signals().map_err(|_| Gone)?;
-        let (programs, files) = (Programs::default(), Files::default());
-        Ok(Agent { stream, children, init: None, programs, files, watch: None })
+        let (processes, files) = (Processes::default(), Files::default());
+        Ok(Agent { stream, children, init: None, processes, files, watch: None })
     }
 
     fn run(mut self) -> Result<std::convert::Infallible, Gone> {
@@ -85,11 +85,11 @@ impl Agent {
                     self.obey(frame)?;
                 }
             }
-            self.programs.advance(&wake.ready, &mut self.stream)?;
-            if wake.children || self.programs.are_sweeping() {
-                self.programs.reap();
+            self.processes.advance(&wake.ready, &mut self.stream)?;
+            if wake.children || self.processes.are_sweeping() {
+                self.processes.reap();
             }
-            self.programs.drain(&mut self.stream)?;
+            self.processes.drain(&mut self.stream)?;
             self.files.advance(&mut self.stream)?;
             self.watch_memory();
         }
@@ -106,7 +106,7 @@ impl Agent {
         }
         let mut polled = vec![PollFd::new(&self.stream, stream_flags), PollFd::new(&self.children, PollFlags::IN)];
         let mut ready = Vec::new();
-        self.programs.interests(self.stream.has_room(), &mut polled, &mut ready);
+        self.processes.interests(self.stream.has_room(), &mut polled, &mut ready);
         let timeout = self.patience().map(|time| Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() });
         match rustix::event::poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
@@ -130,26 +130,27 @@ impl Agent {
     }
 
     fn patience(&self) -> Option<Duration> {
-        if (self.programs.are_draining() || self.files.are_busy()) && self.stream.has_room() {
+        if (self.processes.are_draining() || self.files.are_busy()) && self.stream.has_room() {
             return Some(Duration::ZERO);
         }
-        if self.programs.are_sweeping() {
+        if self.processes.are_sweeping() {
             return Some(SWEEP_AGAIN);
         }
-        self.watch.as_ref().filter(|_| self.programs.are_running()).map(Watch::patience)
+        let watch = self.watch.as_ref().filter(|_| self.processes.are_running()).map(Watch::patience);
+        watch.into_iter().chain(self.processes.patience()).min()
     }
 
     fn watch_memory(&mut self) {
         let Some(watch) = &mut self.watch else { return };
-        if !self.programs.are_running() {
+        if !self.processes.are_running() {
             watch.rest();
             return;
         }
         match watch.look() {
             Ok(too_many) if too_many.is_empty() => {}
-            Ok(too_many) => self.programs.kill_for_memory(&too_many),
+            Ok(too_many) => self.processes.kill_for_memory(&too_many),
             // A limit that cannot be watched is not held.
-            Err(_) => self.programs.kill_all_for_memory(),
+            Err(_) => self.processes.kill_all_for_memory(),
         }
     }
 
@@ -164,27 +165,22 @@ impl Agent {
         match frame {
             ToGuest::Init(_) => Err(Gone),
             // Answers to both would go under one id.
-            ToGuest::Start { id, .. } | ToGuest::Write { id, .. }
-                if self.programs.get(id).is_some() || self.files.owns(id) =>
-            {
+            ToGuest::Start { id, .. } | ToGuest::Write { id, .. } if self.processes.owns(id) || self.files.owns(id) => {
                 Err(Gone)
             }
-            ToGuest::Start { id, start } => self.programs.start(init, id, start, stream),
-            ToGuest::Input { id, bytes } => match self.programs.get(id) {
-                Some(process) => process.feed(&bytes, stream),
-                None => self.files.feed(id, &bytes, stream),
-            },
-            ToGuest::InputEnd { id } => match self.programs.get(id) {
-                Some(process) => {
-                    process.end_input();
-                    Ok(())
-                }
-                None => self.files.end_input(id, stream),
-            },
+            ToGuest::Start { id, start } => self.processes.start(init, id, start, stream),
+            ToGuest::Input { id, bytes } if self.processes.owns(id) => self.processes.feed(id, &bytes, stream),
+            ToGuest::Input { id, bytes } => self.files.feed(id, &bytes, stream),
+            ToGuest::InputEnd { id } if self.processes.owns(id) => self.processes.end_input(id, stream),
+            ToGuest::InputEnd { id } => self.files.end_input(id, self.processes.known(), stream),
             ToGuest::Stop { id } => {
                 // What has just ended by itself is no longer known: its last frame is on the way.
-                self.programs.stop(id);
+                self.processes.stop(id);
                 self.files.give_up(id);
+                Ok(())
+            }
+            ToGuest::Signal { id, signal } => {
+                self.processes.signal(id, signal);
                 Ok(())
             }
             ToGuest::Write { id, path } => self.files.write(id, path, stream),

@@ -8,7 +8,7 @@ use belljar_core::{FileError, FileErrorKind, Language, Source, WORKSPACE};
 use rustix::fs::{FileType, MemfdFlags};
 
 use crate::files::{absolute, kind_of, refusal};
-use crate::kernels::{self, Invocation};
+use crate::kernels::{self, Driver, Invocation};
 use crate::sys::Strings;
 
 /// Everything an `exec` needs, made before the fork so that nothing in between can fail for want of memory.
@@ -18,9 +18,10 @@ pub(crate) struct Launch {
     pub(crate) argv: Strings,
     pub(crate) envp: Strings,
     pub(crate) cwd: CString,
-    /// For [`kernels::CODE_FD`].
-    pub(crate) code: Option<OwnedFd>,
-    pub(crate) cpu_seconds: u64,
+    /// For [`kernels::FIRST_FD`] and those after it.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// A kernel lives longer than any one run, and has no such limit.
+    pub(crate) cpu_seconds: Option<u64>,
     pub(crate) about: About,
 }
 
@@ -32,14 +33,21 @@ pub(crate) struct About {
 }
 
 impl Launch {
-    pub(crate) fn new(init: &Init, start: Start) -> Result<Launch, FileError> {
+    pub(crate) fn program(init: &Init, start: Start) -> Result<Launch, FileError> {
         let (language, code) = match start.source {
-            Source::Code { language, code } => (language, code),
+            Source::Code { language, code } | Source::Cell { language, code, .. } => (language, code),
             Source::Command(line) => (Language::Shell, line),
         };
         let env = Environment::new(&init.env, &start.env);
         let (interpreter, path) = find(language, &init.interpreters)?;
-        let Invocation { name, arguments, code } = kernels::invocation(language, interpreter, code);
+        let (interpreter, path, invocation) = match kernels::compilation(language, &path, &code) {
+            Some(invocation) => {
+                let (shell, path) = find(Language::Shell, &init.interpreters)?;
+                (shell, path, invocation)
+            }
+            None => (interpreter, path, kernels::invocation(language, interpreter, code)),
+        };
+        let Invocation { name, arguments, code } = invocation;
         let argv = std::iter::once(name.unwrap_or(&path).to_owned()).chain(arguments);
         let argv = argv.map(|argument| c_string(argument, interpreter)).collect::<Result<_, _>>()?;
         let code = code.map(|code| sealed_in_memory(&code)).transpose();
@@ -49,8 +57,32 @@ impl Launch {
             argv: Strings::new(argv),
             envp: Strings::new(env.into_strings()?),
             cwd: absolute(&cwd).map_err(|kind| refusal(kind, &cwd))?,
-            code: code.map_err(|errno| refusal(kind_of(errno), interpreter))?,
-            cpu_seconds: start.cpu_seconds,
+            descriptors: code.map_err(|errno| refusal(kind_of(errno), interpreter))?.into_iter().collect(),
+            cpu_seconds: Some(start.cpu_seconds),
+            about: About { interpreter, cwd },
+        })
+    }
+
+    /// A language's kernel, whose driver speaks over `control`.
+    pub(crate) fn kernel(
+        init: &Init,
+        language: Language,
+        env: &[(String, String)],
+        control: OwnedFd,
+    ) -> Result<Launch, FileError> {
+        let (interpreter, path) = find(language, &init.interpreters)?;
+        let Driver { arguments, library } = kernels::driver(language, interpreter);
+        let failed = |errno| refusal(kind_of(errno), interpreter);
+        let argv = std::iter::once(path.as_str()).chain(arguments).map(str::to_owned);
+        let argv = argv.map(|argument| c_string(argument, interpreter)).collect::<Result<_, _>>()?;
+        let cwd = WORKSPACE.to_owned();
+        Ok(Launch {
+            program: c_string(path, interpreter)?,
+            argv: Strings::new(argv),
+            envp: Strings::new(Environment::new(&init.env, env).into_strings()?),
+            cwd: absolute(&cwd).map_err(|kind| refusal(kind, &cwd))?,
+            descriptors: vec![control, sealed_in_memory(&library).map_err(failed)?],
+            cpu_seconds: None,
             about: About { interpreter, cwd },
         })
     }
@@ -83,19 +115,18 @@ impl<'a> Environment<'a> {
     }
 }
 
-/// The first interpreter of the language in these directories: its name, and where it is.
-fn find(language: Language, path: &str) -> Result<(&'static str, String), FileError> {
-    for &name in language.interpreters() {
-        // An empty entry means the current directory to a shell; a program looked for by us should not depend on it.
-        for directory in path.split(':').filter(|directory| !directory.is_empty()) {
-            let candidate = format!("{directory}/{name}");
-            let Ok(stat) = rustix::fs::stat(&candidate) else { continue };
-            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0 {
-                return Ok((name, candidate));
-            }
-        }
-    }
-    Err(refusal(FileErrorKind::NotFound, language.interpreters()[0]))
+/// The language's interpreter: the name it goes by, and where it is.
+fn find(language: Language, interpreters: &[(Language, String)]) -> Result<(&'static str, String), FileError> {
+    let names = language.interpreters();
+    let found = interpreters.iter().find(|(of, path)| {
+        *of == language
+            && rustix::fs::stat(path).is_ok_and(|stat| {
+                FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0
+            })
+    });
+    let Some((_, path)) = found else { return Err(refusal(FileErrorKind::NotFound, names[0])) };
+    let called = path.rsplit('/').next().unwrap_or(path);
+    Ok((names.iter().find(|name| **name == called).unwrap_or(&names[0]), path.clone()))
 }
 
 fn c_string(text: String, about: &str) -> Result<CString, FileError> {
@@ -138,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_missing_interpreter_is_not_found_by_its_usual_name() {
-        let error = find(Language::JavaScript, "/nowhere::/dev").unwrap_err();
+        let known = [(Language::JavaScript, "/nowhere/node".to_owned()), (Language::JavaScript, "/dev".to_owned())];
+        let error = find(Language::JavaScript, &known).unwrap_err();
         assert_eq!((error.kind, error.path.as_str()), (FileErrorKind::NotFound, "node"));
     }
 }

@@ -10,12 +10,15 @@
 #![deny(unsafe_code)]
 
 mod agent;
+mod cells;
+mod changes;
 mod files;
 mod kernels;
 mod launch;
 mod memory;
 mod process;
-mod programs;
+mod processes;
+mod program;
 mod runner;
 mod stream;
 #[expect(unsafe_code, reason = "all that rustix has no safe call for is in this one file")]

@@ -1,110 +1,113 @@
-//! One program from its start to its last frame.
+//! The process that a program or a kernel is, from its start until nothing of it is alive.
 //!
 //! ```text
-//! Running ──runner reaped──▶ Sweeping ──nothing of it is alive──▶ Draining ──pipes empty──▶ last frame sent
-//!    └─ condemned by the host: killed with its runner, and goes the same way
+//! Running ──runner reaped──▶ Sweeping ──nothing of it is alive──▶ Ended
+//!    └─ condemned: killed with its runner, and goes the same way
 //! ```
 
 use std::os::fd::OwnedFd;
 
 use belljar_core::wire::{CHUNK_MAX, FromGuest, INPUT_WINDOW};
-use belljar_core::{Exit, FileError, Finish, Stream as Output, Usage};
+use belljar_core::{Exit, FileError, Stream as Output, Usage};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
+use crate::changes::Known;
 use crate::files::{kind_of, refusal};
 use crate::launch::{About, Launch};
-use crate::runner::{self, Ends, Failure, NOT_STARTED, Step};
+use crate::runner::{self, Ends, Failure, NOT_STARTED, Step, Word};
 use crate::stream::{Gone, Stream};
 use crate::sys;
 
 /// How much input has to be taken before the host is told: no frame for the little that most programs get. What is never
 /// told stays below a quarter of the window, so a host that sends chunk by chunk never waits for it.
-const TELL_TAKEN: usize = INPUT_WINDOW / 4;
+pub(crate) const TELL_TAKEN: usize = INPUT_WINDOW / 4;
+
+/// What all processes share.
+#[derive(Debug, Default)]
+pub(crate) struct Means {
+    /// Empty between uses: the memory of one chunk of output.
+    pub(crate) chunk: Vec<u8>,
+    pub(crate) known: Known,
+}
 
 #[derive(Debug)]
 pub(crate) struct Process {
-    id: u32,
     phase: Phase,
-    stdin: Input,
-    stdout: OutputPipe,
-    stderr: OutputPipe,
-    failure: OwnedFd,
+    pub(crate) stdout: OutputPipe,
+    pub(crate) stderr: OutputPipe,
+    word: RunnersWord,
     about: About,
     usage: Usage,
-    /// The host wants it ended. How it ended is still what the kernel says: it may have ended by itself just before.
+    /// It is to be ended. How it ended is still what the kernel says: it may have ended by itself just before.
     condemned: bool,
     /// While it ran, something in the sandbox was killed for memory. If it ended by a kill, that was why.
     memory_ran_out: bool,
+    /// Signals to be sent when its number is known: the lowest bit is signal 1.
+    signals: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running { runner: Pid },
     Sweeping { exit: Exit },
-    Draining { exit: Exit },
+    Ended { exit: Exit },
 }
 
-/// One of a process's descriptors.
+/// One of the descriptors that the loop waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Channel {
     Stdin,
     Output(Output),
+    Control,
+    Word,
 }
 
 #[derive(Debug)]
-struct Input {
-    pipe: Option<OwnedFd>,
-    waiting: Vec<u8>,
-    written: usize,
-    /// Handed on or dropped, and not yet told.
-    taken: usize,
-    ended: bool,
-}
-
-#[derive(Debug)]
-struct OutputPipe {
+pub(crate) struct OutputPipe {
     name: Output,
     /// `None` after its end.
     pipe: Option<OwnedFd>,
-    /// What was in it when the last writer of the run was gone. A stranger that holds the other end must not keep the
-    /// run open, so no more than that is waited for.
+    /// Of what was in it at its last [`OutputPipe::mark`], so much is left.
     left: u64,
 }
 
+#[derive(Debug)]
+struct RunnersWord {
+    /// `None` when there is no more to hear.
+    pipe: Option<OwnedFd>,
+    program: Option<Pid>,
+    failure: Option<Failure>,
+}
+
 impl Process {
-    pub(crate) fn start(id: u32, launch: Launch) -> Result<Process, FileError> {
+    /// Starts it, with `stdin` as its standard input.
+    pub(crate) fn start(launch: Launch, stdin: OwnedFd) -> Result<Process, FileError> {
         let name = launch.about.interpreter;
         let failed = |errno| refusal(kind_of(errno), name);
-        let (stdin_end, stdin) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
         let (stdout, stdout_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
         let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-        let (failure, failure_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-        for ours in [&stdin, &stdout, &stderr] {
+        let (word, word_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+        for ours in [&stdout, &stderr] {
             // Not a flag of `pipe_with`: that would make the program's end non-blocking too, which none expects.
             rustix::io::ioctl_fionbio(ours, true).map_err(failed)?;
         }
-        let ends = Ends { stdin: stdin_end, stdout: stdout_end, stderr: stderr_end, failure: failure_end };
+        let ends = Ends { stdin, stdout: stdout_end, stderr: stderr_end, word: word_end };
         let Some(runner) = sys::fork().map_err(failed)? else { runner::run(&launch, &ends) };
         Ok(Process {
-            id,
             phase: Phase::Running { runner },
-            stdin: Input { pipe: Some(stdin), waiting: Vec::new(), written: 0, taken: 0, ended: false },
             stdout: OutputPipe { name: Output::Stdout, pipe: Some(stdout), left: 0 },
             stderr: OutputPipe { name: Output::Stderr, pipe: Some(stderr), left: 0 },
-            failure,
+            word: RunnersWord { pipe: Some(word), program: None, failure: None },
             about: launch.about,
             usage: Usage::default(),
             condemned: false,
             memory_ran_out: false,
+            signals: 0,
         })
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.id
     }
 
     /// The runner, while it lives.
@@ -124,26 +127,18 @@ impl Process {
         matches!(self.phase, Phase::Sweeping { .. })
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
-        matches!(self.phase, Phase::Draining { .. })
-    }
-
-    pub(crate) fn feed(&mut self, bytes: &[u8], stream: &mut Stream) -> Result<(), Gone> {
-        self.stdin.feed(bytes)?;
-        self.tell_taken(stream)
-    }
-
-    fn tell_taken(&mut self, stream: &mut Stream) -> Result<(), Gone> {
-        if self.stdin.taken < TELL_TAKEN {
-            return Ok(());
+    /// How it ended, once nothing of it is alive.
+    pub(crate) fn ended(&self) -> Option<Exit> {
+        match self.phase {
+            Phase::Ended { exit } => Some(exit),
+            _ => None,
         }
-        let taken = std::mem::take(&mut self.stdin.taken);
-        stream.send(&FromGuest::Taken { id: self.id, bytes: taken as u32 })
     }
 
-    pub(crate) fn end_input(&mut self) {
-        self.stdin.ended = true;
-        self.stdin.write();
+    /// Its own number, that of its process group too, while its runner lives.
+    pub(crate) fn program(&mut self) -> Option<Pid> {
+        self.word.hear();
+        self.word.program.filter(|_| self.runner().is_some())
     }
 
     /// From here on its runner answers for nothing. Whoever says so also kills it, with all that is below it.
@@ -151,18 +146,31 @@ impl Process {
         self.condemned = true;
     }
 
+    pub(crate) fn is_condemned(&self) -> bool {
+        self.condemned
+    }
+
     pub(crate) fn memory_ran_out(&mut self) {
         self.memory_ran_out = true;
     }
 
-    /// The runner was reaped.
-    pub(crate) fn runner_ended(&mut self, exit: Exit, usage: Usage) {
-        let exit = match exit {
+    /// What was killed for memory before now is not what will end it.
+    pub(crate) fn memory_suffices(&mut self) {
+        self.memory_ran_out = false;
+    }
+
+    /// What an end by `exit` was.
+    pub(crate) fn judge(&self, exit: Exit) -> Exit {
+        match exit {
             // The second is how a shell tells of a child that was killed.
             Exit::Signal(9) | Exit::Code(137) if self.memory_ran_out && !self.condemned => Exit::OutOfMemory,
             exit => exit,
-        };
-        self.phase = Phase::Sweeping { exit };
+        }
+    }
+
+    /// The runner was reaped.
+    pub(crate) fn runner_ended(&mut self, exit: Exit, usage: Usage) {
+        self.phase = Phase::Sweeping { exit: self.judge(exit) };
         self.add_usage(usage);
     }
 
@@ -171,154 +179,154 @@ impl Process {
         self.usage.memory_peak_bytes = self.usage.memory_peak_bytes.max(more.memory_peak_bytes);
     }
 
+    /// Of all that was reaped: nothing of a living one.
+    pub(crate) fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// Nothing of it is alive: what is in its pipes now is all that there will be.
     pub(crate) fn swept(&mut self) {
         if let Phase::Sweeping { exit } = self.phase {
-            self.phase = Phase::Draining { exit };
-            self.stdin.pipe = None;
-            self.stdout.writers_gone();
-            self.stderr.writers_gone();
+            self.phase = Phase::Ended { exit };
+            self.mark_output();
         }
     }
 
-    /// Names the descriptors that it waits for, each in `polled` with its channel in `channels`. While there is no room
-    /// for output the pipes are left alone: they fill, and hold the program up.
-    pub(crate) fn interests<'a>(&'a self, room: bool, mut add: impl FnMut(PollFd<'a>, Channel)) {
-        if self.is_draining() {
+    /// Why it did not start, if that is how it ended.
+    pub(crate) fn refusal(&mut self) -> Option<FileError> {
+        if !matches!(self.phase, Phase::Sweeping { exit: NOT_STARTED } | Phase::Ended { exit: NOT_STARTED }) {
+            return None;
+        }
+        self.word.hear();
+        let Failure { step, kind } = self.word.failure?;
+        let path = if step == Step::Directory { &self.about.cwd } else { self.about.interpreter };
+        Some(refusal(kind, path))
+    }
+
+    /// A signal for its process group, now or as soon as there is one.
+    pub(crate) fn signal(&mut self, signal: i32) {
+        if (1..=64).contains(&signal) {
+            self.signals |= 1 << (signal - 1);
+            self.send_signals();
+        }
+    }
+
+    fn send_signals(&mut self) {
+        if self.signals == 0 {
             return;
         }
-        if let Some(pipe) = self.stdin.pipe.as_ref().filter(|_| self.stdin.is_waiting()) {
-            add(PollFd::new(pipe, PollFlags::OUT), Channel::Stdin);
-        }
+        let Some(group) = self.program() else { return };
+        let signals = std::mem::take(&mut self.signals);
+        (1..=64)
+            .filter(|signal| signals & (1 << (signal - 1)) != 0)
+            .for_each(|signal| sys::signal_group(group, signal));
+    }
+
+    /// Names the pipes that it waits for. While there is no room for output they are left alone: they fill, and hold the
+    /// program up.
+    pub(crate) fn interests<'a>(&'a self, room: bool, add: &mut impl FnMut(PollFd<'a>, Channel)) {
         for output in [&self.stdout, &self.stderr] {
             if let Some(pipe) = output.pipe.as_ref().filter(|_| room) {
                 add(PollFd::new(pipe, PollFlags::IN), Channel::Output(output.name));
             }
         }
-    }
-
-    /// Moves what a ready channel has or takes, one chunk at most.
-    pub(crate) fn advance(&mut self, channel: Channel, stream: &mut Stream, chunk: &mut Vec<u8>) -> Result<(), Gone> {
-        match channel {
-            Channel::Stdin => {
-                self.stdin.write();
-                self.tell_taken(stream)
-            }
-            Channel::Output(Output::Stdout) => self.stdout.pass_on(self.id, stream, chunk),
-            Channel::Output(Output::Stderr) => self.stderr.pass_on(self.id, stream, chunk),
+        if let Some(pipe) = self.word.pipe.as_ref().filter(|_| self.signals != 0 && self.word.program.is_none()) {
+            add(PollFd::new(pipe, PollFlags::IN), Channel::Word);
         }
     }
 
-    /// Sends what is left of a swept process, as far as there is room, and at the end its last frame. Returns whether
-    /// that was sent.
-    pub(crate) fn drain(&mut self, stream: &mut Stream, chunk: &mut Vec<u8>) -> Result<bool, Gone> {
-        let Phase::Draining { exit } = self.phase else { return Ok(false) };
-        for output in [&mut self.stdout, &mut self.stderr] {
-            while output.pipe.is_some() {
-                if !stream.has_room() {
-                    return Ok(false);
-                }
-                let before = output.left;
-                output.pass_on(self.id, stream, chunk)?;
-                // Less than there was: a stranger with the same pipe has read it. Waiting for the rest would be for ever.
-                if output.left == 0 || output.left == before {
-                    output.pipe = None;
-                }
-            }
+    /// The runner has said something, or never will.
+    pub(crate) fn hear_runner(&mut self) {
+        self.send_signals();
+        if self.word.program.is_none() {
+            self.word.pipe = None;
         }
-        stream.send(&self.last_frame(exit))?;
-        Ok(true)
     }
 
-    fn last_frame(&self, exit: Exit) -> FromGuest {
-        let mut bytes = [0; 8];
-        let failure = match exit {
-            // Nobody holds the other end any more, so this cannot block.
-            NOT_STARTED => rustix::io::read(&self.failure, &mut bytes).ok(),
-            _ => None,
-        };
-        match failure.and_then(|count| Failure::from_bytes(&bytes[..count])) {
-            Some(Failure { step, kind }) => {
-                let path = if step == Step::Directory { &self.about.cwd } else { self.about.interpreter };
-                FromGuest::Refused { id: self.id, error: refusal(kind, path) }
+    pub(crate) fn output(&mut self, name: Output) -> &mut OutputPipe {
+        match name {
+            Output::Stdout => &mut self.stdout,
+            Output::Stderr => &mut self.stderr,
+        }
+    }
+
+    pub(crate) fn mark_output(&mut self) {
+        self.stdout.mark();
+        self.stderr.mark();
+    }
+
+    /// Sends what was in both pipes when they were marked, as far as there is room; returns whether all of it is sent.
+    pub(crate) fn drain(&mut self, id: u32, stream: &mut Stream, chunk: &mut Vec<u8>) -> Result<bool, Gone> {
+        Ok(self.stdout.drain(id, stream, chunk)? && self.stderr.drain(id, stream, chunk)?)
+    }
+}
+
+impl RunnersWord {
+    /// Takes in what the runner has written, without waiting for it.
+    fn hear(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        let mut bytes = [0; Word::BYTES];
+        // The runner writes a word at once, so that there are whole ones.
+        while rustix::io::ioctl_fionread(pipe).is_ok_and(|count| count >= Word::BYTES as u64)
+            && rustix::io::read(pipe, &mut bytes) == Ok(Word::BYTES)
+        {
+            match Word::from_bytes(&bytes) {
+                Some(Word::Program(program)) => self.program = Some(program),
+                Some(Word::Failed(failure)) => self.failure = Some(failure),
+                None => {}
             }
-            None => FromGuest::Finished { id: self.id, finish: Finish { exit, usage: self.usage } },
         }
     }
 }
 
 impl OutputPipe {
-    fn writers_gone(&mut self) {
+    /// From here on what is in it now is waited for, and no more: a stranger that holds the other end must not keep a run
+    /// open.
+    fn mark(&mut self) {
         self.left = self.pipe.as_ref().and_then(|pipe| rustix::io::ioctl_fionread(pipe).ok()).unwrap_or(0);
-        if self.left == 0 {
-            self.pipe = None;
+    }
+
+    fn drain(&mut self, id: u32, stream: &mut Stream, chunk: &mut Vec<u8>) -> Result<bool, Gone> {
+        while self.left > 0 && self.pipe.is_some() {
+            if !stream.has_room() {
+                return Ok(false);
+            }
+            let before = self.left;
+            self.pass_on(id, stream, chunk)?;
+            // Less than there was: a stranger with the same pipe has read it. Waiting for the rest would be for ever.
+            if self.left == before {
+                self.left = 0;
+            }
         }
+        Ok(true)
     }
 
     /// Sends one chunk on; at the end of the stream, closes the pipe. `chunk` is empty before and after.
-    fn pass_on(&mut self, id: u32, stream: &mut Stream, chunk: &mut Vec<u8>) -> Result<(), Gone> {
-        let Some(pipe) = &self.pipe else { return Ok(()) };
+    pub(crate) fn pass_on(&mut self, id: u32, stream: &mut Stream, chunk: &mut Vec<u8>) -> Result<(), Gone> {
+        if self.read(chunk) {
+            let frame = FromGuest::Output { id, stream: self.name, bytes: std::mem::take(chunk) };
+            stream.send(&frame)?;
+            if let FromGuest::Output { bytes, .. } = frame {
+                *chunk = bytes;
+                chunk.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one chunk into `chunk`, which is empty before. Returns whether anything came.
+    pub(crate) fn read(&mut self, chunk: &mut Vec<u8>) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
         chunk.reserve_exact(CHUNK_MAX);
         match rustix::io::read(pipe, spare_capacity(chunk)) {
             Ok(0) => self.pipe = None,
             Ok(count) => {
                 self.left = self.left.saturating_sub(count as u64);
-                let frame = FromGuest::Output { id, stream: self.name, bytes: std::mem::take(chunk) };
-                stream.send(&frame)?;
-                if let FromGuest::Output { bytes, .. } = frame {
-                    *chunk = bytes;
-                    chunk.clear();
-                }
+                return true;
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.pipe = None,
         }
-        Ok(())
-    }
-}
-
-impl Input {
-    /// Takes in what came; a host that sends more than the window lets it is not one of ours.
-    fn feed(&mut self, bytes: &[u8]) -> Result<(), Gone> {
-        if self.pipe.is_none() || self.ended {
-            self.taken = self.taken.saturating_add(bytes.len()).min(INPUT_WINDOW);
-            return Ok(());
-        }
-        self.waiting.drain(..self.written);
-        self.written = 0;
-        if self.waiting.len() + bytes.len() > INPUT_WINDOW {
-            return Err(Gone);
-        }
-        self.waiting.extend_from_slice(bytes);
-        self.write();
-        Ok(())
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.written < self.waiting.len()
-    }
-
-    /// Writes what the pipe takes; closes it when the input has ended, or nobody reads it.
-    fn write(&mut self) {
-        while let Some(pipe) = self.pipe.as_ref().filter(|_| self.is_waiting()) {
-            match rustix::io::write(pipe, &self.waiting[self.written..]) {
-                Ok(count) => {
-                    self.written += count;
-                    self.taken += count;
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return,
-                Err(_) => {
-                    self.ended = true;
-                    self.taken += self.waiting.len() - self.written;
-                    self.written = self.waiting.len();
-                }
-            }
-        }
-        self.waiting = Vec::new();
-        self.written = 0;
-        if self.ended {
-            self.pipe = None;
-        }
+        false
     }
 }

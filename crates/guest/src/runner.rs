@@ -14,12 +14,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::files::kind_of;
-use crate::kernels::CODE_FD;
+use crate::kernels::FIRST_FD;
 use crate::launch::Launch;
 use crate::sys::{self, Patience, Waited};
 
-/// The exit code of a runner whose program did not start; its [`Failure`] then waits in the pipe. (A program that ends
-/// with the same code leaves the pipe empty.)
+/// The exit code of a runner whose program did not start; its word then says why. (A program that ends with the same code
+/// has started.)
 pub(crate) const NOT_STARTED: Exit = Exit::Code(127);
 
 /// The program's ends of its pipes.
@@ -28,8 +28,42 @@ pub(crate) struct Ends {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
-    pub(crate) failure: OwnedFd,
+    /// For the runner's own [`Word`]. The program never holds it.
+    pub(crate) word: OwnedFd,
 }
+
+/// What a runner tells process 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// The program runs, with this number.
+    Program(Pid),
+    Failed(Failure),
+}
+
+impl Word {
+    pub(crate) const BYTES: usize = 5;
+
+    fn to_bytes(tag: u8, number: i32) -> [u8; Word::BYTES] {
+        let [a, b, c, d] = number.to_le_bytes();
+        [tag, a, b, c, d]
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; Word::BYTES]) -> Option<Word> {
+        let [tag, number @ ..] = *bytes;
+        let number = i32::from_le_bytes(number);
+        let step = match tag {
+            0 => Step::Setup,
+            1 => Step::Directory,
+            2 => Step::Exec,
+            // Never process 1, and never what stands for several.
+            _ => return Pid::from_raw(number).filter(|pid| !pid.is_init() && number > 1).map(Word::Program),
+        };
+        Some(Word::Failed(Failure { step, kind: kind_of(Errno::from_raw_os_error(number)) }))
+    }
+}
+
+/// In place of a [`Step`]: the number of the program.
+const STARTED: u8 = 3;
 
 /// Why a program did not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,29 +79,19 @@ pub(crate) enum Step {
     Exec,
 }
 
-impl Failure {
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Failure> {
-        let (step, errno) = bytes.split_first()?;
-        let step = match step {
-            0 => Step::Setup,
-            1 => Step::Directory,
-            _ => Step::Exec,
-        };
-        let errno = i32::from_le_bytes(errno.try_into().ok()?);
-        Some(Failure { step, kind: kind_of(Errno::from_raw_os_error(errno)) })
-    }
-}
-
 /// The whole life of a runner.
 pub(crate) fn run(launch: &Launch, ends: &Ends) -> ! {
     let mut failed = None;
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let started = sys::vfork(&mut || failed = Some(become_program(launch, ends)));
     let failed = failed.or(started.err().map(|_| (Step::Setup, Errno::AGAIN)));
-    if let Some((step, errno)) = failed {
-        let mut bytes = vec![step as u8];
-        bytes.extend_from_slice(&errno.raw_os_error().to_le_bytes());
-        let _ = rustix::io::write(&ends.failure, &bytes);
+    let word = match (failed, &started) {
+        (Some((step, errno)), _) => Word::to_bytes(step as u8, errno.raw_os_error()),
+        (None, Ok(program)) => Word::to_bytes(STARTED, program.as_raw_nonzero().get()),
+        (None, Err(errno)) => Word::to_bytes(Step::Setup as u8, errno.raw_os_error()),
+    };
+    let _ = rustix::io::write(&ends.word, &word);
+    if failed.is_some() {
         sys::end_as(NOT_STARTED);
     }
     // All of them: not even the stream or another program's pipe may be held open here.
@@ -83,11 +107,12 @@ fn become_program(launch: &Launch, ends: &Ends) -> (Step, Errno) {
         rustix::stdio::dup2_stdin(&ends.stdin)?;
         rustix::stdio::dup2_stdout(&ends.stdout)?;
         rustix::stdio::dup2_stderr(&ends.stderr)?;
-        // A hard limit one above: the program may catch the first signal and say something, but not the second.
-        let (soft, hard) = (launch.cpu_seconds, launch.cpu_seconds.saturating_add(1));
-        let limit = Rlimit { current: Some(soft), maximum: Some(hard) };
-        // Refused only where a lower limit stands already, which is as good.
-        let _ = rustix::process::setrlimit(Resource::Cpu, limit);
+        if let Some(seconds) = launch.cpu_seconds {
+            // A hard limit one above: the program may catch the first signal and say something, but not the second.
+            let limit = Rlimit { current: Some(seconds), maximum: Some(seconds.saturating_add(1)) };
+            // Refused only where a lower limit stands already, which is as good.
+            let _ = rustix::process::setrlimit(Resource::Cpu, limit);
+        }
         Ok(())
     };
     if let Err(errno) = setup() {
@@ -96,15 +121,14 @@ fn become_program(launch: &Launch, ends: &Ends) -> (Step, Errno) {
     if let Err(errno) = rustix::process::chdir(&launch.cwd) {
         return (Step::Directory, errno);
     }
-    match &launch.code {
-        Some(code) => {
-            if let Err(errno) = sys::keep_as(code, CODE_FD) {
-                return (Step::Setup, errno);
-            }
-            sys::close_from(CODE_FD + 1);
+    let mut next = FIRST_FD;
+    for descriptor in &launch.descriptors {
+        if let Err(errno) = sys::keep_as(descriptor, next) {
+            return (Step::Setup, errno);
         }
-        None => sys::close_from(CODE_FD),
+        next += 1;
     }
+    sys::close_from(next);
     sys::unblock_signals();
     (Step::Exec, sys::exec(&launch.program, &launch.argv, &launch.envp))
 }

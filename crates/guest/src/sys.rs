@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::time::Duration;
 
 use belljar_core::{Exit, Usage};
 use rustix::io::{self, Errno};
@@ -108,7 +109,7 @@ pub(crate) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
     last_errno()
 }
 
-/// Makes `fd` the descriptor `number`, which an `exec` keeps.
+/// Makes `fd` the descriptor `number`, which an `exec` keeps. Those that are still to be placed must be higher.
 pub(crate) fn keep_as(fd: &OwnedFd, number: RawFd) -> io::Result<()> {
     // SAFETY: no owner of `number` is used again: this is called only in a process that is about to become another.
     let done = unsafe { libc::dup2(fd.as_raw_fd(), number) };
@@ -181,6 +182,58 @@ pub(crate) fn wait_any(patience: Patience) -> Waited {
 pub(crate) fn kill_everyone() {
     // SAFETY: no memory is involved. `agent::main` has made sure that we are process 1.
     unsafe { libc::kill(-1, libc::SIGKILL) };
+}
+
+/// Sends a signal to a process group. One that is gone gets none.
+pub(crate) fn signal_group(group: Pid, signal: c_int) {
+    let group = group.as_raw_nonzero().get();
+    // Negated, 1 would be everyone.
+    if group > 1 {
+        // SAFETY: no memory is involved.
+        unsafe { libc::kill(-group, signal) };
+    }
+}
+
+/// The clock that file systems stamp with, since 1970. It goes in ticks.
+pub(crate) fn file_clock() -> Duration {
+    Clock(libc::CLOCK_REALTIME_COARSE).read().unwrap_or_default()
+}
+
+/// A clock of the kernel's, such as the CPU time of another process.
+#[derive(Debug)]
+pub(crate) struct Clock(libc::clockid_t);
+
+impl Clock {
+    pub(crate) fn of(process: Pid) -> Option<Clock> {
+        let mut clock = 0;
+        // SAFETY: the pointer is to a live clock id, which the call fills in.
+        let failed = unsafe { libc::clock_getcpuclockid(process.as_raw_nonzero().get(), &raw mut clock) };
+        (failed == 0).then_some(Clock(clock))
+    }
+
+    /// `None` when the process whose it is is gone.
+    pub(crate) fn read(&self) -> Option<Duration> {
+        let mut time = MaybeUninit::<libc::timespec>::zeroed();
+        // SAFETY: the pointer is to live memory of the right type, for which zeroes are a value.
+        let (failed, time) = unsafe {
+            let failed = libc::clock_gettime(self.0, time.as_mut_ptr());
+            (failed, time.assume_init())
+        };
+        (failed == 0).then(|| Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), time.tv_nsec as u32))
+    }
+}
+
+/// The time in which /proc tells when processes started.
+pub(crate) fn boot_ticks() -> u64 {
+    let now = Clock(libc::CLOCK_BOOTTIME).read().unwrap_or_default();
+    now.as_secs() * ticks_per_second() + u64::from(now.subsec_nanos()) * ticks_per_second() / 1_000_000_000
+}
+
+/// In how many parts of a second /proc tells times.
+pub(crate) fn ticks_per_second() -> u64 {
+    // SAFETY: no memory is involved.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
 }
 
 /// Ends this process in the way `exit` says.

@@ -26,7 +26,17 @@ pub(crate) enum Strays {
 /// One that forks as fast as it is killed would win a race of one against one, so all are stopped first, until a look
 /// finds no new one, and only then killed.
 pub(crate) fn end_strays(runners: &[Pid]) -> Strays {
-    let mut hunt = Hunt::new(runners);
+    end(Quarry::Strays { runners })
+}
+
+/// Kills what a kernel, `program`, has started since `ticks` (see [`sys::boot_ticks`]) and is still alive, with all that
+/// is below it. What it had started before, and what that starts, is left alone.
+pub(crate) fn end_young(runner: Pid, program: Pid, ticks: u64) {
+    end(Quarry::Young { parents: [runner.as_raw_nonzero().get(), program.as_raw_nonzero().get()], ticks });
+}
+
+fn end(quarry: Quarry<'_>) -> Strays {
+    let mut hunt = Hunt::new(quarry);
     for _ in 0..ROUNDS_MAX {
         match hunt.look() {
             Ok(0) => break,
@@ -42,16 +52,34 @@ pub(crate) fn end_strays(runners: &[Pid]) -> Strays {
     if hunt.strays.is_empty() { Strays::None } else { Strays::Killed }
 }
 
-/// A search for strays, each stopped when it is found.
+/// Who is looked for. What is below one of them is one of them too.
+#[derive(Debug, Clone, Copy)]
+enum Quarry<'a> {
+    /// Children of process 1 that are no runner.
+    Strays { runners: &'a [Pid] },
+    /// Children of a kernel or its runner, but not the kernel itself, that are no older than this.
+    Young { parents: [i32; 2], ticks: u64 },
+}
+
+/// A process as /proc has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    pid: i32,
+    parent: i32,
+    /// When it started, in ticks since the machine did.
+    started: u64,
+}
+
+/// A search, in which each one that is found is stopped.
 #[derive(Debug)]
 struct Hunt<'a> {
-    runners: &'a [Pid],
+    quarry: Quarry<'a>,
     strays: BTreeSet<i32>,
 }
 
 impl Hunt<'_> {
-    fn new(runners: &[Pid]) -> Hunt<'_> {
-        Hunt { runners, strays: BTreeSet::new() }
+    fn new(quarry: Quarry<'_>) -> Hunt<'_> {
+        Hunt { quarry, strays: BTreeSet::new() }
     }
 
     /// Goes through all processes once; returns how many new strays were found.
@@ -64,10 +92,10 @@ impl Hunt<'_> {
         let mut text = Vec::with_capacity(1024);
         for_each_process(|pid, proc| {
             if read_small(proc, pid, "stat", &mut text)
-                && let Some(parent) = parent_in_stat(&text)
-                && !self.meet(pid, parent)
+                && let Some(seen) = seen_in_stat(pid, &text)
+                && !self.meet(seen)
             {
-                undecided.push((pid, parent));
+                undecided.push(seen);
             }
         })?;
         self.decide(undecided);
@@ -75,10 +103,10 @@ impl Hunt<'_> {
     }
 
     /// Children with a lower number than their parent: looked at again as long as that finds one more.
-    fn decide(&mut self, mut undecided: Vec<(i32, i32)>) {
+    fn decide(&mut self, mut undecided: Vec<Seen>) {
         loop {
             let before = undecided.len();
-            undecided.retain(|&(pid, parent)| !self.meet(pid, parent));
+            undecided.retain(|&seen| !self.meet(seen));
             if undecided.len() == before {
                 return;
             }
@@ -90,9 +118,16 @@ impl Hunt<'_> {
     /// A search is not one moment, but no stray can slip through it: the topmost of its ancestors is a child of ours,
     /// and stays in /proc until we reap it, which we do not do meanwhile. Zombies count: the first thread of a process
     /// can be one while others run.
-    fn meet(&mut self, pid: i32, parent: i32) -> bool {
-        let is_runner = || self.runners.iter().any(|runner| runner.as_raw_nonzero().get() == pid);
-        let is_stray = self.strays.contains(&parent) || (parent == 1 && !is_runner());
+    fn meet(&mut self, Seen { pid, parent, started }: Seen) -> bool {
+        let is_first = || match self.quarry {
+            Quarry::Strays { runners } => {
+                parent == 1 && !runners.iter().any(|runner| runner.as_raw_nonzero().get() == pid)
+            }
+            Quarry::Young { parents, ticks } => {
+                parents.contains(&parent) && !parents.contains(&pid) && started >= ticks
+            }
+        };
+        let is_stray = self.strays.contains(&parent) || is_first();
         if is_stray && self.strays.insert(pid) {
             signal(pid, Signal::STOP);
         }
@@ -134,11 +169,12 @@ pub(crate) fn read_small(proc: &rustix::fd::OwnedFd, pid: i32, name: &str, text:
     }
 }
 
-/// `pid (name) state parent ...`, where the name can hold anything, parentheses and newlines too.
-fn parent_in_stat(text: &[u8]) -> Option<i32> {
+/// `pid (name) state parent ...`, where the name can hold anything, parentheses and newlines too. The time is the 20th
+/// after it.
+fn seen_in_stat(pid: i32, text: &[u8]) -> Option<Seen> {
     let end = text.iter().rposition(|&byte| byte == b')')?;
-    let rest = str::from_utf8(&text[end + 1..]).ok()?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+    let mut fields = str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace().skip(1);
+    Some(Seen { pid, parent: fields.next()?.parse().ok()?, started: fields.nth(17)?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -148,12 +184,30 @@ mod tests {
     /// No such processes exist: the kernel gives no number so high.
     const HIGH: i32 = 1 << 30;
 
-    fn strays(pairs: &[(i32, i32)], runners: &[i32]) -> Vec<i32> {
-        let high = |pid: i32| if pid > 1 { HIGH + pid } else { pid };
-        let runners: Vec<Pid> = runners.iter().filter_map(|&pid| Pid::from_raw(high(pid))).collect();
-        let mut hunt = Hunt::new(&runners);
-        hunt.decide(pairs.iter().map(|&(pid, parent)| (high(pid), high(parent))).collect());
+    fn high(pid: i32) -> i32 {
+        if pid > 1 { HIGH + pid } else { pid }
+    }
+
+    fn hunted(seen: &[(i32, i32, u64)], quarry: Quarry<'_>) -> Vec<i32> {
+        let mut hunt = Hunt::new(quarry);
+        let seen = seen.iter().map(|&(pid, parent, started)| Seen { pid: high(pid), parent: high(parent), started });
+        hunt.decide(seen.collect());
         hunt.strays.iter().map(|pid| pid - HIGH).collect()
+    }
+
+    fn strays(pairs: &[(i32, i32)], runners: &[i32]) -> Vec<i32> {
+        let runners: Vec<Pid> = runners.iter().filter_map(|&pid| Pid::from_raw(high(pid))).collect();
+        let seen: Vec<_> = pairs.iter().map(|&(pid, parent)| (pid, parent, 0)).collect();
+        hunted(&seen, Quarry::Strays { runners: &runners })
+    }
+
+    #[test]
+    fn only_what_a_kernel_started_of_late_is_young() {
+        // 2 runs kernel 3, which started 4 before and 5 since; 6 lost its parent and fell to the runner.
+        let seen =
+            [(1, 0, 0), (2, 1, 9), (3, 2, 9), (4, 3, 10), (5, 3, 20), (6, 2, 21), (7, 4, 30), (8, 5, 30), (9, 1, 30)];
+        let quarry = Quarry::Young { parents: [high(2), high(3)], ticks: 20 };
+        assert_eq!(hunted(&seen, quarry), [5, 6, 8]);
     }
 
     #[test]
@@ -172,9 +226,10 @@ mod tests {
 
     #[test]
     fn a_name_cannot_forge_the_parent() {
-        assert_eq!(parent_in_stat(b"7 (a) S 1 (b\n) R 42 7 7 0 -1"), Some(42));
-        assert_eq!(parent_in_stat(b"7 (a"), None);
-        assert_eq!(parent_in_stat(b""), None);
+        let stat = b"7 (a) S 1 (b\n) R 42 7 7 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 4711 99";
+        assert_eq!(seen_in_stat(7, stat), Some(Seen { pid: 7, parent: 42, started: 4711 }));
+        assert_eq!(seen_in_stat(7, b"7 (a"), None);
+        assert_eq!(seen_in_stat(7, b""), None);
     }
 
     #[test]
@@ -183,10 +238,13 @@ mod tests {
         let (mut found, mut text) = (None, Vec::with_capacity(1024));
         for_each_process(|pid, proc| {
             if pid == me && read_small(proc, pid, "stat", &mut text) {
-                found = parent_in_stat(&text);
+                found = seen_in_stat(pid, &text);
             }
         })
         .unwrap();
-        assert_eq!(found, Some(parent));
+        let found = found.unwrap();
+        assert_eq!(found.parent, parent);
+        let now = sys::boot_ticks();
+        assert!(found.started <= now && found.started + 3600 * sys::ticks_per_second() > now, "{found:?} {now}");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn serve() -> Outcome<()> {
 
     let Some((length, _)) = receive(control, &mut buffer)? else { return Ok(()) };
     let setup: Setup = wire::decode_body(&buffer[..length]).map_err(|_| malformed())?;
-    let jail = match root::build(&setup).and_then(|root| Jail::new(root, inherited.guest)) {
+    let jail = match root::build(&setup, inherited.transpile).and_then(|root| Jail::new(root, inherited.guest)) {
         Ok(jail) => {
             send(control, &JailReply::Ready { landlock_abi: jail.landlock_abi() }, None)?;
             jail

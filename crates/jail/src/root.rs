@@ -4,17 +4,20 @@
 //! /            a tmpfs of ours, the jail's whole world after pivot_root
 //! ├── proc     the host's /proc: to write uid maps, and because the kernel lets a user namespace mount a new proc
 //! │            only where it can see a whole one
-//! └── root     what a sandbox will see as /: links, small files, read-only binds of /usr and the interpreters
+//! └── root     what a sandbox will see as /: links, small files, a program of ours, read-only binds of /usr and the
+//!              interpreters
 //! ```
 //!
 //! Nothing is ever written on the host's disk, so nothing has to be removed: the namespace dies with the jail.
 
 use std::ffi::CString;
 use std::fs;
+use std::io::Seek;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use belljar_core::wire::{Bind, Setup};
+use belljar_core::wire::{Bind, Setup, TRANSPILE};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
 };
@@ -70,7 +73,8 @@ pub(crate) struct Late {
     pub(crate) inside: PathBuf,
 }
 
-pub(crate) fn build(setup: &Setup) -> Outcome<Root> {
+/// `transpile` is an executable that every sandbox shall have.
+pub(crate) fn build(setup: &Setup, transpile: OwnedFd) -> Outcome<Root> {
     let power = enter_own_namespaces()?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).at("making mounts private")?;
 
@@ -82,7 +86,7 @@ pub(crate) fn build(setup: &Setup) -> Outcome<Root> {
     mount("belljar", base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=16m"))
         .at("mounting the jail's tmpfs")?;
     chdir(base).at("entering the jail's tmpfs")?;
-    let late = fill(setup)?;
+    let late = fill(setup, transpile)?;
 
     pivot_root(".", ".").at("pivot_root")?;
     unmount(".", UnmountFlags::DETACH).at("detaching the host's root")?;
@@ -110,11 +114,12 @@ pub(crate) fn write_map(path: &str, line: &str) -> std::io::Result<()> {
 }
 
 /// Lays the shared root out below the working directory.
-fn fill(setup: &Setup) -> Outcome<Vec<Late>> {
+fn fill(setup: &Setup, transpile: OwnedFd) -> Outcome<Vec<Late>> {
     fs::create_dir("root").at("making the root")?;
     fs::create_dir("proc").at("making the proc directory")?;
     mount_bind_recursive("/proc", "proc").at("binding the host's proc")?;
-    mount("belljar", "root", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=16m"))
+    // The size is a bound, not a cost: there is little in it besides our own program.
+    mount("belljar", "root", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=64m"))
         .at("mounting the shared root")?;
 
     let root = Path::new("root");
@@ -155,8 +160,19 @@ fn fill(setup: &Setup) -> Outcome<Vec<Late>> {
         make_parent(&path)?;
         fs::write(path, content).at("writing a small file")?;
     }
+    write_program(&root.join(below_root(TRANSPILE)?), transpile)?;
     attributes(root, libc::MOUNT_ATTR_RDONLY)?;
     Ok(late)
+}
+
+/// Puts an executable there, as a copy: a memory file is in no mount that it could be bound from.
+fn write_program(path: &Path, from: OwnedFd) -> Outcome<()> {
+    make_parent(path)?;
+    let mut file = fs::File::create(path).at("making our own program")?;
+    let mut from = fs::File::from(from);
+    from.rewind().at("reading our own program")?;
+    std::io::copy(&mut from, &mut file).at("writing our own program")?;
+    file.set_permissions(fs::Permissions::from_mode(0o555)).at("setting a mode")
 }
 
 fn bind_read_only(bind: &Bind, to: &Path) -> Outcome<()> {

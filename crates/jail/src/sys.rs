@@ -13,18 +13,20 @@ pub(crate) struct Inherited {
     pub(crate) control: OwnedFd,
     /// The guest's executable, a sealed memory file.
     pub(crate) guest: OwnedFd,
+    /// Another, for the shared root.
+    pub(crate) transpile: OwnedFd,
 }
 
 pub(crate) fn inherited() -> Inherited {
     let take = |fd: i32| {
-        // SAFETY: the backend put these two here before it started us, and nothing else in this process knows them, so
+        // SAFETY: the backend put these here before it started us, and nothing else in this process knows them, so
         // each is ours alone; fcntl on a plain number touches no memory.
         unsafe {
             libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
             OwnedFd::from_raw_fd(fd)
         }
     };
-    Inherited { control: take(wire::CONTROL_FD), guest: take(wire::GUEST_FD) }
+    Inherited { control: take(wire::CONTROL_FD), guest: take(wire::GUEST_FD), transpile: take(wire::TRANSPILE_FD) }
 }
 
 /// Leaves some of this process's namespaces for new ones.

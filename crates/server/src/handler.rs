@@ -4,20 +4,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use axum::http::request::Parts;
-use belljar_engine::{Engine, Principal};
+use belljar_engine::{Departure, Engine, Principal};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
-    ErrorCode, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CompleteRequestParams, CompleteResult,
+    CustomRequest, CustomResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
+use crate::cancelled::Cancelled;
+use crate::profiles::{self, Memory, Profile};
 use crate::progress::Progress;
+use crate::subscriptions::Subscriptions;
 use crate::{resources, schema, tools};
 
 const INSTRUCTIONS: &str = "Runs code in isolated sandboxes without network. One-off: run_code. To keep files between \
@@ -36,33 +41,73 @@ enum Callers {
     InRequest,
 }
 
+/// What callers are offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surface {
+    /// The tools of another system, by its name, in place of our own.
+    pub profile: Option<String>,
+    /// A run that takes longer becomes a job, and its caller is told so before it loses patience by itself.
+    pub yield_after: Duration,
+}
+
+impl Default for Surface {
+    fn default() -> Surface {
+        // Clients give up after 60 seconds and more.
+        Surface { profile: None, yield_after: Duration::from_secs(45) }
+    }
+}
+
+/// A clone is for another connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Handler {
     engine: Engine,
+    surface: Surface,
+    profile: Option<&'static Profile>,
+    /// What a profile remembers for its callers; one for all connections.
+    memory: Arc<Memory>,
+    cancelled: Arc<Cancelled>,
     tools: Arc<[Tool]>,
     callers: Callers,
+    subscriptions: Subscriptions,
 }
 
 impl Handler {
-    pub(crate) fn local(engine: Engine) -> Handler {
-        Handler::new(engine, Callers::Local)
+    pub(crate) fn local(engine: Engine, surface: Surface) -> Handler {
+        Handler::new(engine, surface, Callers::Local)
     }
 
-    pub(crate) fn http(engine: Engine) -> Handler {
-        Handler::new(engine, Callers::InRequest)
+    pub(crate) fn http(engine: Engine, surface: Surface) -> Handler {
+        Handler::new(engine, surface, Callers::InRequest)
     }
 
-    fn new(engine: Engine, callers: Callers) -> Handler {
-        let tools = schema::tools(&engine.languages(), engine.settings().idle).into();
-        Handler { engine, tools, callers }
+    fn new(engine: Engine, surface: Surface, callers: Callers) -> Handler {
+        let profile = surface.profile.as_deref().and_then(profiles::find);
+        let tools = match profile {
+            Some(profile) => profile.tools(&engine.languages()),
+            None => schema::tools(&engine.languages(), &engine.templates()),
+        };
+        Handler {
+            engine,
+            surface,
+            profile,
+            memory: Arc::default(),
+            cancelled: Arc::default(),
+            tools: tools.into(),
+            callers,
+            subscriptions: Subscriptions::default(),
+        }
     }
 
     /// Over HTTP a request without a principal is a hole in the transport, and is served to nobody.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
+        self.caller_in(&context.extensions)
+    }
+
+    fn caller_in(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
         if self.callers == Callers::Local {
             return Ok(Principal::local());
         }
-        let parts = context.extensions.get::<Parts>();
+        let parts = extensions.get::<Parts>();
         parts.and_then(|parts| parts.extensions.get::<Principal>()).cloned().ok_or_else(|| {
             tracing::error!("a request reached the handler without a principal");
             ErrorData::internal_error("the caller is not known", None)
@@ -70,23 +115,42 @@ impl Handler {
     }
 }
 
-/// `work`, unless the caller cancels or hangs up first: then `work` is dropped, and with it the program that it runs.
-async fn unless_cancelled<T>(
-    context: &RequestContext<RoleServer>,
-    work: impl Future<Output = Result<T, ErrorData>>,
-) -> Result<T, ErrorData> {
-    let hangup = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Hangup>().cloned());
-    let hung_up = async {
-        match hangup {
-            Some(Hangup(token)) => token.cancelled_owned().await,
-            None => std::future::pending().await,
+impl Handler {
+    /// `work`, unless the caller cancels or hangs up first: then `work` is dropped. What it ran ends with a cancellation, and
+    /// is there for a while after a hang-up.
+    async fn unless_cancelled<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        departure: &Departure,
+        work: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        let hangup = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Hangup>().cloned());
+        let hung_up = async {
+            match &hangup {
+                Some(Hangup(token)) => token.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut hung_up = pin!(hung_up);
+        // Not in the `select!`, which would drop it before the departure is known.
+        let mut work = pin!(unless_it_panics(work));
+        tokio::select! {
+            biased;
+            () = &mut hung_up => {
+                // The end of a cancelled request's stream looks the same.
+                if !(context.ct.is_cancelled() && self.cancelled.comes(&context.id).await) {
+                    departure.hung_up();
+                }
+                Err(ErrorData::internal_error("the caller hung up", None))
+            }
+            () = context.ct.cancelled() => {
+                if hangup.is_some() && !self.cancelled.comes(&context.id).await {
+                    departure.hung_up();
+                }
+                Err(ErrorData::internal_error("the request was cancelled", None))
+            }
+            done = &mut work => done,
         }
-    };
-    tokio::select! {
-        biased;
-        () = context.ct.cancelled() => Err(ErrorData::internal_error("the request was cancelled", None)),
-        () = hung_up => Err(ErrorData::internal_error("the caller hung up", None)),
-        done = unless_it_panics(work) => done,
     }
 }
 
@@ -104,9 +168,15 @@ async fn unless_it_panics<T>(work: impl Future<Output = Result<T, ErrorData>>) -
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build())
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
+            .build();
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("belljar", env!("CARGO_PKG_VERSION")))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.profile.map_or(INSTRUCTIONS, Profile::instructions))
     }
 
     async fn list_tools(
@@ -128,14 +198,20 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let who = self.caller(&context)?;
+        let departure = Departure::default();
         let call = tools::Call {
             engine: &self.engine,
             who: &who,
             progress: Progress::of(&context),
             arguments: request.arguments,
+            patience: self.surface.yield_after,
+            departure: departure.clone(),
         };
-        unless_cancelled(&context, async {
-            let answer = tools::call(&request.name, call).await;
+        self.unless_cancelled(&context, &departure, async {
+            let answer = match self.profile {
+                Some(profile) => profile.call(&request.name, call, &self.memory).await,
+                None => tools::call(&request.name, call).await,
+            };
             answer.map(CallToolResponse::from).ok_or_else(|| {
                 let known: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_ref()).collect();
                 ErrorData::invalid_params(format!("unknown tool; use one of: {}", known.join(", ")), None)
@@ -146,11 +222,20 @@ impl ServerHandler for Handler {
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let who = self.caller(&context)?;
-        Ok(ListResourcesResult::with_all_items(resources::list(&self.engine, &who)))
+        let cursor = request.and_then(|request| request.cursor);
+        let list = async {
+            let mut listed = resources::list(&self.engine, &who, cursor.as_deref()).await?;
+            if let (Some(profile), None) = (self.profile, &cursor) {
+                let own = profile.list_resources(&self.engine, &who, &self.memory).await;
+                listed.resources.splice(0..0, own);
+            }
+            Ok(listed)
+        };
+        self.unless_cancelled(&context, &Departure::default(), list).await
     }
 
     async fn list_resource_templates(
@@ -158,7 +243,10 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+        // Those of a profile stand for themselves, as where it comes from.
+        let own = self.profile.map(Profile::templates).unwrap_or_default();
+        let templates = if own.is_empty() { resources::templates() } else { own };
+        Ok(ListResourceTemplatesResult::with_all_items(templates))
     }
 
     async fn read_resource(
@@ -167,8 +255,58 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let who = self.caller(&context)?;
-        let read = resources::read(&self.engine, &who, &request.uri);
-        unless_cancelled(&context, read).await.map(ReadResourceResponse::from)
+        let read = async {
+            if let Some(profile) = self.profile
+                && let Some(read) = profile.read_resource(&self.engine, &who, &self.memory, &request.uri).await
+            {
+                return read;
+            }
+            resources::read(&self.engine, &who, &request.uri).await
+        };
+        self.unless_cancelled(&context, &Departure::default(), read).await.map(ReadResourceResponse::from)
+    }
+
+    async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
+        if let Some(id) = cancelled.request_id {
+            self.cancelled.add(id);
+        }
+    }
+
+    /// A connection of the older revisions. It is told from here on.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if let Ok(who) = self.caller_in(&context.extensions) {
+            self.subscriptions.begin(&self.engine, who, context.peer);
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let who = self.caller(&context)?;
+        self.subscriptions.begin(&self.engine, who.clone(), context.peer);
+        self.subscriptions.subscribe(&self.engine, &who, &request.uri)
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.unsubscribe(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(self.subscriptions.accept(&self.engine, requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let request = context.request_context();
+        let who = self.caller(request)?;
+        let listening = self.subscriptions.listen(&self.engine, who, context.accepted(), context.sink().clone());
+        self.unless_cancelled(request, &Departure::default(), listening).await
     }
 
     /// rmcp answers with an empty list, though we offer no prompts.
@@ -221,6 +359,9 @@ impl ServerHandler for Handler {
             "resources/list",
             "resources/templates/list",
             "resources/read",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "subscriptions/listen",
         ];
         // A request that says its own revision is of one that has no handshake.
         let is_gone = request.method == "initialize" && context.meta.protocol_version().is_some();
@@ -248,11 +389,15 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_we_have_is_declared() {
-        let handler = Handler::local(Engine::new(Fake::new(Manners::default()), Settings::default()));
+        let handler =
+            Handler::local(Engine::new(Fake::new(Manners::default()), Settings::default()), Surface::default());
         let info = handler.get_info();
         assert_eq!(info.server_info.name, "belljar");
         let capabilities = serde_json::to_value(&info.capabilities).unwrap();
-        assert_eq!(capabilities, serde_json::json!({"tools": {}, "resources": {}}));
+        assert_eq!(
+            capabilities,
+            serde_json::json!({"tools": {}, "resources": {"subscribe": true, "listChanged": true}})
+        );
     }
 
     #[tokio::test]

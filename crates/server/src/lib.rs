@@ -8,17 +8,22 @@
 
 mod answer;
 mod auth;
+mod cancelled;
 mod clean;
 mod error;
 mod handler;
 mod mime;
+mod profiles;
 mod progress;
 mod resources;
 mod schema;
+mod subscriptions;
 mod tools;
 mod transport;
 
 pub use auth::{TokenError, Tokens};
 pub use error::ServeError;
+pub use handler::Surface;
+pub use profiles::NAMES as PROFILES;
 pub use transport::http::{HttpSettings, serve_http};
 pub use transport::stdio::serve_stdio;

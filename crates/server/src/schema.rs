@@ -2,11 +2,12 @@
 //! whole list under its budget.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use belljar_core::Language;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
+
+const TEMPLATES_SHOWN: usize = 6;
 
 /// What a call of a tool can change. Every tool works on a closed world: there is no network.
 #[derive(Debug, Clone, Copy)]
@@ -21,14 +22,16 @@ enum Effect {
 }
 
 /// The tools, in the order an agent meets them.
-pub(crate) fn tools(languages: &[Language], idle: Duration) -> Vec<Tool> {
+pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
     let languages: Vec<&str> = languages.iter().map(|language| language.name()).collect();
+    // All of them would fill the budget on a host with many versions; a wrong one is answered with the whole list.
+    let templates: Vec<&str> = templates.iter().map(String::as_str).take(TEMPLATES_SHOWN).collect();
     vec![
         tool(
             "run_code",
             "Run code",
-            "Run code in an isolated sandbox without network. Each call is a new process: print what you want to see. \
-             Without sandbox_id nothing is kept; with it files stay, variables and background processes do not.",
+            "Run code in an isolated sandbox without network. Answers with output, value of the last expression, plots, \
+             files. With sandbox_id variables and files stay for later calls, else nothing does.",
             Effect::Runs,
             json!({
                 "language": {"type": "string", "enum": languages},
@@ -36,6 +39,7 @@ pub(crate) fn tools(languages: &[Language], idle: Duration) -> Vec<Tool> {
                 "sandbox_id": sandbox_id(),
                 "timeout": seconds("default 30"),
                 "stdin": string(),
+                "background": {"type": "boolean", "description": "return a job_id"},
             }),
             &["language", "code"],
             run_result(),
@@ -43,10 +47,11 @@ pub(crate) fn tools(languages: &[Language], idle: Duration) -> Vec<Tool> {
         tool(
             "create_sandbox",
             "Create sandbox",
-            "Make a sandbox whose files (/workspace) stay between calls.",
+            "Make a sandbox that keeps variables, files (/workspace) and jobs between calls.",
             Effect::Adds,
             json!({
-                "timeout": seconds(&format!("removed when unused this long; default {}", idle.as_secs())),
+                "template": {"type": "string", "description": templates.join(", ")},
+                "timeout": seconds("removed when unused this long"),
                 "env": strings(),
                 "limits": {"type": "object", "properties": {
                     "memory_mb": integer(),
@@ -56,18 +61,11 @@ pub(crate) fn tools(languages: &[Language], idle: Duration) -> Vec<Tool> {
                     "disk_mb": integer(),
                     "output_kb": integer(),
                 }},
+                "files": {"type": "object", "additionalProperties": {"type": "string"},
+                    "description": "path: text or data: URL"},
             }),
             &[],
-            output(
-                json!({
-                    "sandbox_id": string(),
-                    "idle_seconds": integer(),
-                    "expires_in_seconds": integer(),
-                    "limits": object(),
-                    "isolation": object(),
-                }),
-                &["sandbox_id"],
-            ),
+            output(json!({"sandbox_id": string(), "expires_in_seconds": integer()}), &["sandbox_id"]),
         ),
         tool(
             "exec",
@@ -81,20 +79,38 @@ pub(crate) fn tools(languages: &[Language], idle: Duration) -> Vec<Tool> {
                 "env": strings(),
                 "stdin": string(),
                 "timeout": seconds("default 30"),
+                "background": boolean(),
             }),
             &["sandbox_id", "command"],
-            run_result(),
+            short_result(),
+        ),
+        tool(
+            "job",
+            "Job",
+            "Look at a run in the background: its new output, or its end.",
+            Effect::Runs,
+            json!({
+                "job_id": string(),
+                "action": {"type": "string", "enum": ["poll", "wait", "stdin", "signal"]},
+                "offset": integer(),
+                "timeout": seconds("for wait"),
+                "stdin": string(),
+                "eof": boolean(),
+                "signal": {"type": "string", "description": "default INT"},
+            }),
+            &["job_id"],
+            short_result(),
         ),
         tool(
             "write_file",
             "Write file",
-            "Write a file of a sandbox, making its directories.",
+            "Write a file of a sandbox, making its directories; tar: unpack a base64 archive there.",
             Effect::Replaces,
             json!({
                 "sandbox_id": sandbox_id(),
                 "path": string(),
                 "content": string(),
-                "encoding": {"type": "string", "enum": ["utf-8", "base64"]},
+                "encoding": {"type": "string", "enum": ["utf-8", "base64", "tar"]},
             }),
             &["sandbox_id", "path", "content"],
             output(json!({"path": string(), "size": integer()}), &["size"]),
@@ -107,23 +123,13 @@ pub(crate) fn tools(languages: &[Language], idle: Duration) -> Vec<Tool> {
             json!({
                 "sandbox_id": sandbox_id(),
                 "path": string(),
+                "lines": {"type": "string", "description": "10-20"},
                 "offset": integer(),
-                "length": {"type": "integer", "description": "bytes, default 262144"},
+                "length": {"type": "integer", "description": "bytes"},
                 "encoding": {"type": "string", "enum": ["auto", "utf-8", "base64"]},
             }),
             &["sandbox_id", "path"],
-            output(
-                json!({
-                    "content": string(),
-                    "encoding": string(),
-                    "mime_type": string(),
-                    "size": integer(),
-                    "offset": integer(),
-                    "length": integer(),
-                    "more": {"type": "boolean"},
-                }),
-                &["size", "more"],
-            ),
+            output(json!({"content": string(), "size": integer(), "more": boolean()}), &["size", "more"]),
         ),
         tool(
             "list_files",
@@ -132,22 +138,12 @@ pub(crate) fn tools(languages: &[Language], idle: Duration) -> Vec<Tool> {
             Effect::Reads,
             json!({
                 "sandbox_id": sandbox_id(),
-                "path": {"type": "string", "description": "default ."},
-                "depth": {"type": "integer", "description": "default 1, max 16"},
+                "path": string(),
+                "depth": {"type": "integer", "description": "default 1"},
+                "limit": integer(),
             }),
             &["sandbox_id"],
-            output(
-                json!({
-                    "entries": {"type": "array", "items": {"type": "object", "properties": {
-                        "path": string(),
-                        "kind": string(),
-                        "size": integer(),
-                        "modified": integer(),
-                    }}},
-                    "truncated": {"type": "boolean"},
-                }),
-                &["entries"],
-            ),
+            output(json!({"entries": {"type": "array", "items": object()}, "truncated": boolean()}), &["entries"]),
         ),
         tool(
             "destroy_sandbox",
@@ -180,34 +176,46 @@ fn tool(
         .with_annotations(annotations(effect))
 }
 
-/// Only what differs from the protocol's defaults (not read-only, destructive, not idempotent, open world).
+/// What differs from the protocol's defaults (not read-only, destructive, not idempotent, open world), and of the rest
+/// only whether a tool destroys: some catalogues of servers want that said.
 fn annotations(effect: Effect) -> ToolAnnotations {
     let closed = ToolAnnotations::new().open_world(false);
     match effect {
-        Effect::Reads => closed.read_only(true).destructive(false).idempotent(true),
-        Effect::Adds => closed.read_only(false).destructive(false).idempotent(false),
-        Effect::Replaces => closed.read_only(false).destructive(true).idempotent(true),
-        Effect::Runs => closed.read_only(false).destructive(true).idempotent(false),
+        Effect::Reads => closed.read_only(true),
+        Effect::Adds => closed.destructive(false),
+        Effect::Replaces => closed.destructive(true).idempotent(true),
+        Effect::Runs => closed.destructive(true),
     }
 }
 
+/// What an agent may look for. There can be more: what a schema does not name is allowed.
 fn run_result() -> Value {
     output(
         json!({
             "stdout": string(),
             "stderr": string(),
             "exit_code": integer(),
-            "ending": {"type": "string", "enum": ["exited", "killed", "timeout", "memory", "output", "cancelled"]},
+            "ending": {"type": "string",
+                "enum": ["exited", "killed", "timeout", "memory", "output", "cancelled", "running"]},
+            "result": object(),
+            "shown": {"type": "array", "items": object()},
+            "error": object(),
+            "files": {"type": "array", "items": object()},
+            "job_id": string(),
             "sandbox_id": string(),
             "state": {"type": "string", "enum": ["fresh", "preserved", "reset", "lost"]},
             "duration_ms": integer(),
             "usage": object(),
             "isolation": object(),
-            "truncated": {"type": "boolean"},
-            "output_uris": object(),
+            "truncated": boolean(),
         }),
-        &["stdout", "stderr", "exit_code", "ending", "state"],
+        &["stdout", "stderr", "ending"],
     )
+}
+
+/// The same result, of which the rest is told at `run_code`: an agent pays for every word of this.
+fn short_result() -> Value {
+    output(json!({"stdout": string(), "stderr": string(), "ending": string()}), &["stdout", "stderr", "ending"])
 }
 
 fn output(properties: Value, required: &[&str]) -> Value {
@@ -220,6 +228,10 @@ fn string() -> Value {
 
 fn integer() -> Value {
     json!({"type": "integer"})
+}
+
+fn boolean() -> Value {
+    json!({"type": "boolean"})
 }
 
 fn object() -> Value {
@@ -250,12 +262,17 @@ fn map(value: Value) -> JsonObject {
 mod tests {
     use super::*;
 
+    fn templates() -> Vec<String> {
+        let all = ["python", "python-3.11", "python-3.12", "node", "node-20", "go", "go-1.22", "rust", "rust-1.95"];
+        all.map(str::to_owned).to_vec()
+    }
+
     /// What the contract (design.md) allows for all of `tools/list`.
     const TOKENS_MAX: usize = 1500;
 
     #[test]
     fn the_list_fits_its_budget() {
-        let list = rmcp::model::ListToolsResult::with_all_items(tools(&Language::ALL, Duration::from_secs(1800)));
+        let list = rmcp::model::ListToolsResult::with_all_items(tools(&Language::ALL, &templates()));
         let text = serde_json::to_string(&list).unwrap();
         let tokens = bpe_openai::o200k_base().count(&text);
         println!("tools/list: {tokens} tokens (o200k), {} bytes", text.len());
@@ -282,7 +299,7 @@ mod tests {
                 _ => {}
             }
         }
-        for tool in tools(&Language::ALL, Duration::from_secs(1800)) {
+        for tool in tools(&Language::ALL, &templates()) {
             walk(&Value::Object(tool.input_schema.as_ref().clone()), &tool.name);
             walk(&Value::Object(tool.output_schema.unwrap().as_ref().clone()), &tool.name);
         }
@@ -290,7 +307,7 @@ mod tests {
 
     #[test]
     fn required_properties_exist() {
-        for tool in tools(&Language::ALL, Duration::from_secs(1800)) {
+        for tool in tools(&Language::ALL, &templates()) {
             for schema in [tool.input_schema.as_ref(), tool.output_schema.as_deref().unwrap()] {
                 for name in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
                     assert!(schema["properties"].get(name.as_str().unwrap()).is_some(), "{} {name}", tool.name);
@@ -301,7 +318,7 @@ mod tests {
 
     #[test]
     fn only_the_languages_of_this_host_are_offered() {
-        let tools = tools(&[Language::Shell], Duration::from_secs(60));
+        let tools = tools(&[Language::Shell], &[]);
         assert_eq!(tools[0].input_schema["properties"]["language"]["enum"], json!(["shell"]));
     }
 }

@@ -8,12 +8,12 @@
 use std::time::{Duration, Instant};
 
 use belljar_core::{
-    Backend, BackendError, Event, Exit, FileErrorKind, FileKind, Finish, Language, Limits, Program, Range, Sandbox,
-    Source, Spec, Stdin, Stream,
+    Backend, BackendError, Changes, Event, Exit, FileErrorKind, FileKind, Finish, Language, Limits, Program, Range,
+    Sandbox, Source, Spec, State, Stdin, Stream, Then,
 };
 
 /// How much longer than its limit anything may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 const WHOLE: Range = Range { offset: 0, length: 1 << 20 };
 
@@ -22,6 +22,8 @@ const WHOLE: Range = Range { offset: 0, length: 1 << 20 };
 pub struct Ran {
     pub stdout: String,
     pub stderr: String,
+    pub records: Vec<String>,
+    pub changed: Changes,
     pub finish: Finish,
 }
 
@@ -30,8 +32,13 @@ pub async fn open(backend: &dyn Backend, limits: Limits) -> Box<dyn Sandbox> {
 }
 
 pub fn code(language: Language, code: &str) -> Program {
-    let source = Source::Code { language, code: code.to_owned() };
-    Program { source, env: Vec::new(), cwd: None, stdin: Stdin::empty(), wall: Duration::from_secs(10) }
+    let code = code.to_owned();
+    let source = match language {
+        // Its types go in the kernel; it has no other way to be run.
+        Language::TypeScript => Source::Cell { language, code, then: Then::End },
+        _ => Source::Code { language, code },
+    };
+    Program { source, env: Vec::new(), cwd: None, stdin: Stdin::empty(), wall: Duration::from_secs(10), changed_max: 0 }
 }
 
 pub fn command(line: &str) -> Program {
@@ -41,14 +48,17 @@ pub fn command(line: &str) -> Program {
 pub async fn run(sandbox: &dyn Sandbox, program: Program) -> Ran {
     tokio::time::timeout(PATIENCE, async {
         let mut running = sandbox.start(program).await.expect("the program starts");
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let (mut stdout, mut stderr, mut records, mut changed) =
+            (Vec::new(), Vec::new(), Vec::new(), Changes::default());
         loop {
             match running.next().await.expect("the sandbox stands") {
                 Event::Output { stream: Stream::Stdout, bytes } => stdout.extend(bytes),
                 Event::Output { stream: Stream::Stderr, bytes } => stderr.extend(bytes),
+                Event::Record(record) => records.push(String::from_utf8_lossy(&record).into_owned()),
+                Event::Changed(changes) => changed = changes,
                 Event::Finished(finish) => {
                     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-                    return Ran { stdout: text(stdout), stderr: text(stderr), finish };
+                    return Ran { stdout: text(stdout), stderr: text(stderr), records, changed, finish };
                 }
             }
         }
@@ -65,10 +75,19 @@ pub async fn languages_run(backend: &dyn Backend) {
     for language in languages {
         let (echo, fail) = match language {
             Language::Python => ("import sys\nprint(sys.stdin.read().upper())", "import sys\nsys.exit(3)"),
-            Language::JavaScript => {
+            Language::JavaScript | Language::TypeScript => {
                 ("console.log(require('fs').readFileSync(0,'utf8').toUpperCase())", "process.exit(3)")
             }
             Language::Shell => ("tr a-z A-Z", "exit 3"),
+            Language::Go => (
+                "package main\nimport (\"fmt\"; \"io\"; \"os\"; \"strings\")\n\
+                 func main() { all, _ := io.ReadAll(os.Stdin); fmt.Println(strings.ToUpper(string(all))) }",
+                "package main\nimport \"os\"\nfunc main() { os.Exit(3) }",
+            ),
+            Language::Rust => (
+                "fn main() { println!(\"{}\", std::io::read_to_string(std::io::stdin()).unwrap().to_uppercase()) }",
+                "fn main() { std::process::exit(3) }",
+            ),
         };
         let echoed = run(&*sandbox, Program { stdin: Stdin::Whole(b"hello".to_vec()), ..code(language, echo) }).await;
         assert_eq!((echoed.stdout.trim(), echoed.finish.exit), ("HELLO", Exit::Code(0)), "{language}: {echoed:?}");
@@ -238,4 +257,93 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, BackendError>) -> FileErrorKind
         Err(BackendError::File(error)) => error.kind,
         other => panic!("expected a refusal, got {other:?}"),
     }
+}
+
+fn cell(language: Language, text: &str) -> Program {
+    let source = Source::Cell { language, code: text.to_owned(), then: Then::More };
+    Program { source, ..code(language, "") }
+}
+
+/// A value kept in each language's kernel, and the way to print it.
+fn memories(backend: &dyn Backend) -> Vec<(Language, &'static str, &'static str)> {
+    let languages = backend.capabilities().languages;
+    let known = [
+        (Language::Python, "kept = 40 + 2", "print(kept)"),
+        (Language::JavaScript, "const kept = 40 + 2", "console.log(kept)"),
+        (Language::TypeScript, "const typed: number = kept", "console.log(typed as number)"),
+        (Language::Shell, "kept=$((40 + 2))", "echo $kept"),
+    ];
+    known.into_iter().filter(|(language, ..)| languages.contains(language)).collect()
+}
+
+/// What a cell leaves in its kernel is there for the next, and for no program.
+pub async fn a_kernel_remembers(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    for (language, keep, print) in memories(backend) {
+        let first = run(&*sandbox, cell(language, keep)).await;
+        // TypeScript lives in JavaScript's kernel.
+        let expected = if language == Language::TypeScript { State::Preserved } else { State::Fresh };
+        assert_eq!((first.finish.exit, first.finish.kernel), (Exit::Code(0), Some(expected)), "{language}: {first:?}");
+        let second = run(&*sandbox, cell(language, print)).await;
+        assert_eq!((second.stdout.trim(), second.finish.kernel), ("42", Some(State::Preserved)), "{second:?}");
+    }
+    let program = run(&*sandbox, code(Language::Python, "print('kept' in globals())")).await;
+    assert_eq!((program.stdout.trim(), program.finish.kernel), ("False", None));
+    sandbox.close().await.expect("closes");
+}
+
+/// A cell that is asked to stop does, and its kernel remembers what was before.
+pub async fn an_interrupt_keeps_the_kernel(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let busy = |language| match language {
+        Language::Python => "print('up', flush=True)\nwhile True: pass",
+        Language::Shell => "echo up; while :; do sleep 1; done",
+        _ => "console.log('up'); for (;;) {}",
+    };
+    for (language, keep, print) in memories(backend) {
+        run(&*sandbox, cell(language, keep)).await;
+        let mut running = sandbox.start(cell(language, busy(language))).await.expect("the cell starts");
+        let told = tokio::time::timeout(PATIENCE, async {
+            loop {
+                match running.next().await.expect("the sandbox stands") {
+                    Event::Output { .. } => running.signal(2),
+                    Event::Finished(finish) => return finish,
+                    _ => {}
+                }
+            }
+        });
+        let finish = told.await.expect("it stops in time");
+        assert_eq!((finish.exit, finish.kernel), (Exit::Code(130), Some(State::Preserved)), "{language}");
+        assert_eq!(run(&*sandbox, cell(language, print)).await.stdout.trim(), "42", "{language}");
+    }
+    sandbox.close().await.expect("closes");
+}
+
+/// A kernel that ends is told to be lost, and the next one to be new.
+pub async fn a_dead_kernel_is_told(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    run(&*sandbox, cell(Language::Python, "kept = 1")).await;
+    let dies =
+        run(&*sandbox, cell(Language::Python, "import os; print('last', flush=True); os.kill(os.getpid(), 11)")).await;
+    assert_eq!((dies.finish.exit, dies.finish.kernel), (Exit::Signal(11), Some(State::Lost)));
+    assert_eq!(dies.stdout.trim(), "last");
+    let next = run(&*sandbox, cell(Language::Python, "print('kept' in globals())")).await;
+    assert_eq!((next.stdout.trim(), next.finish.kernel), ("False", Some(State::Reset)));
+    sandbox.close().await.expect("closes");
+}
+
+/// What a run made or changed in the workspace is told with its end.
+pub async fn changed_files_are_told(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    sandbox.write("before.txt", b"x".to_vec()).await.expect("writes");
+    let program =
+        Program { changed_max: 2, ..command("mkdir d; echo 1 > d/a; echo 22 > b; echo 3 > c; cat before.txt") };
+    let ran = run(&*sandbox, program).await;
+    let paths: Vec<&str> = ran.changed.entries.iter().map(|entry| entry.path.as_str()).collect();
+    assert_eq!((paths, ran.changed.more), (vec!["b", "c"], 1));
+    assert_eq!(ran.changed.entries[0].metadata.size, 3);
+    let program = Program { changed_max: 2, ..cell(Language::Python, "open('b', 'a').write('more')") };
+    let ran = run(&*sandbox, program).await;
+    assert_eq!(ran.changed.entries.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(), ["b"]);
+    sandbox.close().await.expect("closes");
 }

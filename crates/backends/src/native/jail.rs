@@ -16,6 +16,7 @@ use crate::sys;
 
 static JAIL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-jail"));
 static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-guest"));
+static TRANSPILE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-transpile"));
 
 const REPLY_MAX: usize = 4096;
 
@@ -43,10 +44,12 @@ impl Jail {
         };
         let jail = sys::memory_file("belljar-jail", JAIL).map_err(at("keeping the jail in memory"))?;
         let guest = sys::memory_file("belljar-guest", GUEST).map_err(at("keeping the guest in memory"))?;
+        let transpile = sys::memory_file("belljar-transpile", TRANSPILE).map_err(at("keeping a program in memory"))?;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(std::io::Error::from)
             .map_err(at("making a control socket"))?;
-        let process = sys::start_jail(&jail, &theirs, &guest).map_err(at("starting the jail"))?;
+        let given = [(&theirs, wire::CONTROL_FD), (&guest, wire::GUEST_FD), (&transpile, wire::TRANSPILE_FD)];
+        let process = sys::start_jail(&jail, given).map_err(at("starting the jail"))?;
         drop(theirs);
         // From here on dropping it ends the process.
         let mut jail = Jail { control: None, process, landlock_abi: 0, alive: AtomicBool::new(true) };

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use belljar_core::Language;
 use belljar_core::wire::{Bind, Setup};
 
-use super::interpreters::Interpreters;
+use super::interpreters::{Chosen, Interpreters};
+use super::warm;
 
 /// Directories of the root that are links on newer systems and real ones on older.
 const TOP: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -41,7 +43,7 @@ const PASSWD: &str =
 const GROUP: &str = "agent:x:1000:\nnogroup:x:65534:\n";
 const HOSTS: &str = "127.0.0.1 localhost belljar\n::1 localhost\n";
 
-pub(super) fn plan(interpreters: &Interpreters) -> Setup {
+pub(super) fn plan(interpreters: &Interpreters, go_cache: Option<&Path>) -> Setup {
     let mut setup = Setup { binds: Vec::new(), links: Vec::new(), files: Vec::new() };
     for directory in ["/usr", "/nix/store"] {
         if Path::new(directory).is_dir() {
@@ -67,10 +69,14 @@ pub(super) fn plan(interpreters: &Interpreters) -> Setup {
             _ => {}
         }
     }
+    setup.links.extend(interpreters.links());
     for home in interpreters.homes() {
         if let Some(home) = home.to_str() {
             show(&mut setup, home);
         }
+    }
+    if let Some(cache) = go_cache.and_then(Path::to_str) {
+        setup.binds.push(Bind { host: cache.to_owned(), inside: warm::INSIDE.to_owned() });
     }
     for (path, content) in [
         ("/etc/passwd", PASSWD),
@@ -90,10 +96,9 @@ fn show(setup: &mut Setup, path: &str) {
 }
 
 /// The whole environment of a sandbox's programs: nothing of the server's own, then what the caller added.
-pub(super) fn environment(interpreters: &Interpreters, added: &[(String, String)]) -> Vec<(String, String)> {
-    let path = interpreters.path();
-    let base = [
-        ("PATH", path.as_str()),
+pub(super) fn environment(chosen: &Chosen, added: &[(String, String)]) -> Vec<(String, String)> {
+    let mut base = vec![
+        ("PATH", chosen.path.as_str()),
         ("HOME", "/home/agent"),
         ("USER", "agent"),
         ("LOGNAME", "agent"),
@@ -103,6 +108,13 @@ pub(super) fn environment(interpreters: &Interpreters, added: &[(String, String)
         // Nobody watches a window here: figures are drawn to memory.
         ("MPLBACKEND", "Agg"),
     ];
+    // Compilers that would look for packages, and for other versions of themselves, on the network.
+    if chosen.has(Language::Go) {
+        base.extend([("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]);
+    }
+    if chosen.has(Language::Rust) {
+        base.push(("CARGO_NET_OFFLINE", "true"));
+    }
     let kept = base.iter().filter(|(name, _)| !added.iter().any(|(other, _)| other == name));
     kept.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).chain(added.iter().cloned()).collect()
 }

@@ -13,13 +13,15 @@ mod jail;
 mod layout;
 mod place;
 mod probe;
+mod warm;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belljar_core::wire::{CgroupEntry, Init, Open};
 use belljar_core::{
-    Backend, BackendError, Capabilities, Content, Event, Exit, Isolation, Later, Listing, Probe, Program, Range,
-    Running, Sandbox, Spec, StdinWriter,
+    Backend, BackendError, Capabilities, Content, Event, Exit, Isolation, Language, Later, Listing, Probe, Program,
+    Range, Running, Sandbox, Spec, StdinWriter,
 };
 use tokio::net::UnixStream;
 
@@ -32,12 +34,17 @@ use crate::host::Host;
 use crate::link::{self, Link, NotThere, Started};
 use crate::sys;
 
+pub use self::warm::NotWarm;
+pub(crate) use self::warm::fill as warm_up;
+
 /// What a process may have in data before the guest's watch can have seen it.
 const WATCH_SLACK_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Native {
     interpreters: Interpreters,
+    /// Shown to every sandbox, if it was filled before we started.
+    go_cache: Option<PathBuf>,
     ids: Option<Arc<Ids>>,
     // Before `cgroups`: it may be in one that goes with them.
     jail: Mutex<Result<Arc<Jail>, jail::Refusal>>,
@@ -47,16 +54,18 @@ pub(crate) struct Native {
 impl Native {
     pub(crate) fn start(host: &Host) -> Native {
         let interpreters = Interpreters::find(host);
+        let go_cache = interpreters.default_of(Language::Go).and_then(|go| warm::cache_of(go, host));
         // Before the jail: the server may have to step into another cgroup, alone, and a child that it already has
         // would stay behind and be in the way.
         let cgroups = Arc::new(Cgroups::find());
-        let jail = Jail::start(&layout::plan(&interpreters)).map(Arc::new);
+        let jail = Jail::start(&layout::plan(&interpreters, go_cache.as_deref())).map(Arc::new);
         Native {
             cgroups,
             // Root gives each sandbox a host user of its own; anybody else has only the one.
             ids: sys::is_admin().then(|| Arc::new(Ids::default())),
             jail: Mutex::new(jail),
             interpreters,
+            go_cache,
         }
     }
 
@@ -64,13 +73,14 @@ impl Native {
     fn jail(&self) -> Result<Arc<Jail>, BackendError> {
         let mut jail = self.jail.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(&*jail, Ok(jail) if jail.is_alive()) {
-            *jail = Jail::start(&layout::plan(&self.interpreters)).map(Arc::new);
+            *jail = Jail::start(&layout::plan(&self.interpreters, self.go_cache.as_deref())).map(Arc::new);
         }
         jail.as_ref().map(Arc::clone).map_err(probe::explain)
     }
 
     async fn open_place(&self, jail: &Arc<Jail>, spec: &Spec) -> Result<NativeSandbox, BackendError> {
         let limits = &spec.limits;
+        let chosen = self.interpreters.choose(&spec.interpreters)?;
         let group = self.cgroups.create(limits).map_err(|error| setup("making a cgroup", &error))?;
         let id = self.ids.as_ref().map(Ids::lease);
         let holds_memory = group.as_ref().is_some_and(|group| group.holds(Controller::Memory));
@@ -93,8 +103,8 @@ impl Native {
         ours.set_nonblocking(true).map_err(|error| setup("making a stream", &error))?;
         let ours = UnixStream::from_std(ours).map_err(|error| setup("making a stream", &error))?;
         let init = Init {
-            interpreters: self.interpreters.path(),
-            env: layout::environment(&self.interpreters, &spec.env),
+            env: layout::environment(&chosen, &spec.env),
+            interpreters: chosen.programs,
             watch_memory_bytes: (!holds_memory).then_some(limits.memory_bytes),
         };
         let link = Link::establish(ours, init).await.map_err(|not_there| match not_there {
@@ -136,7 +146,12 @@ impl Backend for Native {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { languages: self.interpreters.languages() }
+        let missing = self.interpreters.missing().iter().map(|missing| (missing.language, missing.fix.to_owned()));
+        Capabilities {
+            languages: self.interpreters.languages(),
+            interpreters: self.interpreters.names(),
+            missing: missing.collect(),
+        }
     }
 
     fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>> {
@@ -224,6 +239,10 @@ impl Running for NativeRunning {
 
     fn stop(&mut self) {
         self.started.stop();
+    }
+
+    fn signal(&mut self, signal: i32) {
+        self.started.signal(signal);
     }
 
     fn stdin(&mut self) -> Option<Box<dyn StdinWriter>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belljar_core::{BackendError, Language, Probe, Wall, WallState};
 
 use super::cgroup::Cgroups;
-use super::interpreters::{Interpreter, Interpreters};
+use super::interpreters::Interpreters;
 use super::jail::{Jail, Refusal};
 
 pub(super) fn probe(
@@ -37,9 +37,9 @@ pub(super) fn probe(
         Wall { name: "user", state: user },
         Wall { name: "network", state: stands("none: an empty network namespace") },
     ];
-    let languages = interpreters
-        .iter()
-        .map(|(language, interpreter)| Wall { name: language.name(), state: of_language(language, interpreter) })
+    let languages = Language::ALL
+        .into_iter()
+        .map(|language| Wall { name: language.name(), state: of_language(language, interpreters) })
         .collect();
     Probe { walls, languages }
 }
@@ -88,21 +88,31 @@ fn cgroup(cgroups: &Cgroups) -> WallState {
     }
 }
 
-fn of_language(language: Language, interpreter: &Interpreter) -> WallState {
-    match interpreter {
-        Interpreter::Found { program, .. } => WallState::Stands { detail: program.display().to_string() },
-        Interpreter::Missing { why } => {
-            let package = match language {
-                Language::Python => "python3",
-                Language::JavaScript => "nodejs",
-                Language::Shell => "bash",
-            };
-            WallState::Missing {
-                why: why.clone(),
-                fix: format!("install {package} (for example `apt install {package}`) and start belljar again"),
-            }
-        }
+fn of_language(language: Language, interpreters: &Interpreters) -> WallState {
+    let Some(interpreter) = interpreters.default_of(language) else {
+        let missing = interpreters.missing().iter().find(|missing| missing.language == language);
+        let why = missing.map_or("not found", |missing| missing.why.as_str());
+        // Whoever wants TypeScript may not expect this to be what is missing.
+        let why = if language == Language::TypeScript { format!("it needs Node.js: {why}") } else { why.to_owned() };
+        return WallState::Missing { why, fix: missing.map_or("install it", |missing| missing.fix).to_owned() };
+    };
+    let own = interpreter.name();
+    let program = interpreter.program.display();
+    let mut detail = match (&own, language) {
+        (None, _) => program.to_string(),
+        (Some(_), Language::TypeScript) => format!("on Node.js {} {program}", interpreter.version),
+        (Some(_), _) => format!("{} {program}", interpreter.version),
+    };
+    let names = interpreters.names();
+    let others: Vec<&str> = names
+        .iter()
+        .filter(|(of, name)| *of == language && own.as_ref() != Some(name))
+        .map(|(_, name)| name.as_str())
+        .collect();
+    if !others.is_empty() && language != Language::TypeScript {
+        detail += &format!("; also {}", others.join(", "));
     }
+    WallState::Stands { detail }
 }
 
 /// Why the jail or a sandbox could not be made, in words, with the way out.

@@ -8,7 +8,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use belljar_core::wire;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
@@ -32,12 +31,17 @@ pub(crate) fn memory_file(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Starts the jail with its two descriptors, an empty environment and no standard streams.
-pub(crate) fn start_jail(jail: &OwnedFd, control: &OwnedFd, guest: &OwnedFd) -> io::Result<Child> {
-    // Away from the numbers they go to, so that putting one in place cannot overwrite the other.
-    let control = fcntl_dupfd_cloexec(control, 200)?;
-    let guest = fcntl_dupfd_cloexec(guest, 200)?;
-    let (from_control, from_guest) = (control.as_raw_fd(), guest.as_raw_fd());
+/// Starts the jail with its descriptors, each with the number it is to have, an empty environment and no standard streams.
+pub(crate) fn start_jail<const N: usize>(jail: &OwnedFd, given: [(&OwnedFd, i32); N]) -> io::Result<Child> {
+    // Away from the numbers they go to, so that putting one in place cannot overwrite another.
+    let mut sources = Vec::with_capacity(N);
+    for (fd, _) in given {
+        sources.push(fcntl_dupfd_cloexec(fd, 200)?);
+    }
+    let mut moves = [(0, 0); N];
+    for (to, (from, (_, number))) in moves.iter_mut().zip(sources.iter().zip(given)) {
+        *to = (from.as_raw_fd(), number);
+    }
     let mut command = Command::new(format!("/proc/self/fd/{}", jail.as_raw_fd()));
     command
         .arg0("belljar-jail")
@@ -49,13 +53,12 @@ pub(crate) fn start_jail(jail: &OwnedFd, control: &OwnedFd, guest: &OwnedFd) -> 
         // A Ctrl-C in the terminal is for the server to handle; the jail follows when the server goes.
         .process_group(0);
     let arrange = move || {
-        // SAFETY: dup2 is async-signal-safe and touches no memory; both sources stay open in the parent until the
-        // child has started, and the targets are numbers that nothing else uses.
-        let placed =
-            unsafe { libc::dup2(from_control, wire::CONTROL_FD) >= 0 && libc::dup2(from_guest, wire::GUEST_FD) >= 0 };
+        // SAFETY: dup2 is async-signal-safe and touches no memory; the sources stay open in the parent until the child
+        // has started, and the targets are numbers that nothing else uses.
+        let placed = moves.iter().all(|&(from, to)| unsafe { libc::dup2(from, to) } >= 0);
         if placed { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
-    // SAFETY: the closure only makes the two calls above, both allowed between fork and exec.
+    // SAFETY: the closure only makes the calls above, which are allowed between fork and exec.
     unsafe { command.pre_exec(arrange) };
     command.spawn()
 }

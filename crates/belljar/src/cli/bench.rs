@@ -1,6 +1,7 @@
-//! `belljar bench`: what a fresh, sealed run costs over MCP, as a ratio to the bare program on the same machine.
+//! `belljar bench`: what a fresh, sealed run and a call in a live sandbox cost over MCP, as a ratio to the bare program on
+//! the same machine.
 //!
-//! The two are measured in turn, so that a busy neighbour slows both alike; only the ratio is worth comparing.
+//! They are measured in turn, so that a busy neighbour slows all alike; only the ratio is worth comparing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -29,20 +30,26 @@ impl Bench {
     pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
         let mut server = Server::start(choice)?;
         let python = server.python()?;
+        let sandbox = server.create()?;
         // The first of each pays for cold caches.
         for _ in 0..3 {
             bare(&python)?;
             server.run()?;
+            server.live(&sandbox)?;
         }
-        let (mut bares, mut sealed) = (Vec::new(), Vec::new());
+        let (mut bares, mut sealed, mut live) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.runs {
             bares.push(bare(&python)?);
             sealed.push(server.run()?);
+            live.push(server.live(&sandbox)?);
         }
         let idle_kib = server.resident_kib()?;
+        let printing_kib = server.print_much(&sandbox)?;
         let bare = Spread::of(bares);
         let sealed = Spread::of(sealed);
+        let live = Spread::of(live);
         let ratio = sealed.p50.as_secs_f64() / bare.p50.as_secs_f64();
+        let live_ratio = live.p50.as_secs_f64() / bare.p50.as_secs_f64();
         let mut stdout = std::io::stdout().lock();
         if self.json {
             let report = json!({
@@ -50,15 +57,21 @@ impl Bench {
                 "bare_python": bare.as_json(),
                 "run_code_fresh_sandbox": sealed.as_json(),
                 "ratio_p50": ratio,
+                "run_code_live_sandbox": live.as_json(),
+                "live_ratio_p50": live_ratio,
                 "server_resident_kib": idle_kib,
+                "server_resident_kib_after_10_mb_printed": printing_kib,
             });
             writeln!(stdout, "{report:#}")?;
         } else {
             writeln!(stdout, "{python} -c '{CODE}'")?;
             writeln!(stdout, "  bare process               {bare}")?;
             writeln!(stdout, "  run_code, fresh sandbox    {sealed}")?;
-            writeln!(stdout, "  ratio of the medians       {ratio:.2}")?;
-            writeln!(stdout, "server resident after {} runs: {:.1} MiB", self.runs, idle_kib as f64 / 1024.0)?;
+            writeln!(stdout, "  run_code, live sandbox     {live}")?;
+            writeln!(stdout, "  ratio of the medians       {ratio:.2} fresh, {live_ratio:.3} live")?;
+            let mib = |kib: u64| kib as f64 / 1024.0;
+            writeln!(stdout, "server resident after {} runs: {:.1} MiB", self.runs, mib(idle_kib))?;
+            writeln!(stdout, "server's peak while a program printed 10 MB: {:.1} MiB", mib(printing_kib))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -130,8 +143,44 @@ impl Server {
         Ok(took)
     }
 
+    /// A sandbox whose kernel has a value, and room for much output.
+    fn create(&mut self) -> anyhow::Result<String> {
+        let arguments = json!({ "limits": { "output_kb": 16384 } });
+        let answer = self.call("tools/call", json!({ "name": "create_sandbox", "arguments": arguments }))?;
+        let Some(sandbox) = answer["structuredContent"]["sandbox_id"].as_str() else {
+            bail!("the server answered {answer}");
+        };
+        self.tool_in(sandbox, "x = 41")?;
+        Ok(sandbox.to_owned())
+    }
+
+    /// A call in a sandbox that stays: its answer needs what an earlier one left.
+    fn live(&mut self, sandbox: &str) -> anyhow::Result<Duration> {
+        let started = Instant::now();
+        let answer = self.tool_in(sandbox, "x+1")?;
+        let took = started.elapsed();
+        if answer["structuredContent"]["result"]["text"] != "42" {
+            bail!("the server answered {answer}");
+        }
+        Ok(took)
+    }
+
+    /// The most memory that the server had, with a program that printed 10 MB.
+    fn print_much(&mut self, sandbox: &str) -> anyhow::Result<u64> {
+        let answer = self.tool_in(sandbox, "for _ in range(10_000): print('x' * 999)")?;
+        if answer["structuredContent"]["ending"] != "exited" {
+            bail!("the server answered {answer}");
+        }
+        self.status_kib("VmHWM:")
+    }
+
     fn tool(&mut self, code: &str) -> anyhow::Result<Value> {
         self.call("tools/call", json!({ "name": "run_code", "arguments": { "language": "python", "code": code } }))
+    }
+
+    fn tool_in(&mut self, sandbox: &str, code: &str) -> anyhow::Result<Value> {
+        let arguments = json!({ "language": "python", "code": code, "sandbox_id": sandbox });
+        self.call("tools/call", json!({ "name": "run_code", "arguments": arguments }))
     }
 
     fn call(&mut self, method: &str, params: Value) -> anyhow::Result<Value> {
@@ -158,9 +207,13 @@ impl Server {
     }
 
     fn resident_kib(&self) -> anyhow::Result<u64> {
+        self.status_kib("VmRSS:")
+    }
+
+    fn status_kib(&self, name: &str) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        line.trim().trim_end_matches(" kB").parse().context("reading VmRSS")
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+        line.trim().trim_end_matches(" kB").parse().with_context(|| format!("reading {name}"))
     }
 }
 

@@ -1,16 +1,22 @@
 //! The command line. One file per command.
 
 mod bench;
+mod config;
 mod doctor;
 mod install;
 mod run;
 mod serve;
 mod values;
+mod warmup;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use belljar_backends::Choice;
 use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+use crate::wiring;
 
 /// Run AI agents' code under glass: a sandbox without Docker, KVM, root or an account.
 #[derive(Debug, Parser)]
@@ -19,6 +25,9 @@ pub(crate) struct Arguments {
     /// Which wall to put around the code
     #[arg(long, global = true, default_value = "native", value_name = "NAME")]
     backend: Choice,
+    /// The configuration to use in place of ~/.config/belljar/config.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -35,14 +44,24 @@ enum Command {
     Install(install::Install),
     /// Measure a sandboxed run against a bare one
     Bench(bench::Bench),
+    /// Prepare what makes first runs quick: today, Go's library
+    Warmup(warmup::Warmup),
+    /// Show the configuration
+    Config(config::Configuration),
 }
 
 pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
-        Command::Serve(serve) => serve.execute(arguments.backend),
+        Command::Serve(serve) => serve.execute(arguments.backend, configuration(arguments.config.as_deref())?),
+        Command::Warmup(warmup) => warmup.execute(arguments.backend),
+        Command::Config(config) => config.execute(&configuration(arguments.config.as_deref())?),
         Command::Run(run) => run.execute(arguments.backend),
         Command::Doctor(doctor) => doctor.execute(arguments.backend),
         Command::Install(install) => install.execute(arguments.backend),
         Command::Bench(bench) => bench.execute(arguments.backend),
     }
+}
+
+fn configuration(named: Option<&Path>) -> anyhow::Result<Config> {
+    Ok(Config::read(named, wiring::usual_config())?)
 }

@@ -1,13 +1,13 @@
 //! `belljar run`: one program in a fresh sandbox, its streams passed through.
 
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use belljar_backends::Choice;
-use belljar_core::{BackendError, Ending, Language, Limit, Program, Source, State, Stdin, Stream};
+use belljar_core::{BackendError, Ending, Language, Limit, Program, Source, State, Stdin, Stream, Then};
 use belljar_engine::{Console, Engine, EngineError, Principal, RunRequest};
 use clap::Args;
 use serde_json::{Value, json};
@@ -41,13 +41,12 @@ impl Run {
     /// Exits with the program's own code: 124 if it ran into its time limit, 128 + the signal if it was killed.
     pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
         let (language, code) = self.program()?;
-        let program = Program {
-            source: Source::Code { language, code },
-            env: Vec::new(),
-            cwd: None,
-            stdin: Stdin::Live,
-            wall: self.timeout,
+        let (source, stdin) = match language {
+            // Its types go in a kernel, whose input is whole.
+            Language::TypeScript => (Source::Cell { language, code, then: Then::End }, Stdin::Whole(whole_stdin()?)),
+            _ => (Source::Code { language, code }, Stdin::Live),
         };
+        let program = Program { source, env: Vec::new(), cwd: None, stdin, wall: self.timeout, changed_max: 0 };
         let runtime = wiring::runtime_for_one()?;
         let ran = runtime.block_on(run(choice, program, self.json));
         // Standard input may still be waited for, on a thread that only its end can wake.
@@ -58,8 +57,13 @@ impl Run {
         };
         if self.json {
             writeln!(std::io::stdout(), "{:#}", as_json(&ran))?;
-        } else if let Some(word) = last_word(&ran) {
-            writeln!(std::io::stderr(), "belljar: {word}")?;
+        } else {
+            if let Some(error) = &ran.rich.error {
+                writeln!(std::io::stderr(), "{}", error.traceback)?;
+            }
+            if let Some(word) = last_word(&ran) {
+                writeln!(std::io::stderr(), "belljar: {word}")?;
+            }
         }
         Ok(ExitCode::from(u8::try_from(ran.report.ending.exit_code()).unwrap_or(1)))
     }
@@ -113,6 +117,16 @@ async fn run(choice: Choice, program: Program, quiet: bool) -> anyhow::Result<En
 enum Ended {
     Ran(Box<belljar_engine::Run>),
     Interrupted { signal: u8 },
+}
+
+/// All of standard input. Nobody is asked: at a terminal it is empty.
+fn whole_stdin() -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if !std::io::stdin().is_terminal() {
+        let room = belljar_engine::STDIN_BYTES_MAX as u64 + 1;
+        std::io::stdin().lock().take(room).read_to_end(&mut bytes).context("reading standard input")?;
+    }
+    Ok(bytes)
 }
 
 /// Passes standard input on as it comes. From a terminal too: a program may ask a question.

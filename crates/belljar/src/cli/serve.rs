@@ -12,13 +12,14 @@ use anyhow::Context;
 use belljar_backends::Choice;
 use belljar_core::WallState;
 use belljar_engine::{Engine, Settings};
-use belljar_server::{HttpSettings, ServeError, Tokens, serve_http, serve_stdio};
+use belljar_server::{HttpSettings, PROFILES, ServeError, Surface, Tokens, serve_http, serve_stdio};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::values;
 use crate::complaint::Complaint;
+use crate::config::Config;
 use crate::wiring;
 
 #[derive(Debug, Args)]
@@ -32,25 +33,45 @@ pub(super) struct Serve {
     /// Another name that the Host and Origin of a request may have, besides loopback's
     #[arg(long, value_name = "HOST", requires = "http")]
     allow_host: Vec<String>,
-    /// Seconds after which an unused sandbox is removed
-    #[arg(long, value_name = "SECONDS", default_value = "1800", value_parser = values::seconds)]
-    idle_timeout: Duration,
+    /// Seconds after which an unused sandbox is removed [default: 1800]
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+    idle_timeout: Option<Duration>,
+    /// Offer the tools of another system in place of Belljar's own, for agents that were written for it
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Seconds after which a run goes on as a job, and its caller is told so [default: 45]
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+    yield_after: Option<Duration>,
     /// Sandboxes that may exist at once [default: 256, or what the limit on open files has room for]
     #[arg(long, value_name = "NUMBER")]
     max_sandboxes: Option<usize>,
 }
 
 impl Serve {
-    pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self, choice: Choice, mut config: Config) -> anyhow::Result<ExitCode> {
+        config.idle_timeout.or_flag(self.idle_timeout);
+        config.max_sandboxes.or_flag(self.max_sandboxes.map(Some));
+        config.yield_after.or_flag(self.yield_after);
+        config.profile.or_flag(self.profile.map(Some));
         let settings = wiring::settings();
-        let sandboxes_max = self.max_sandboxes.unwrap_or(settings.sandboxes_max);
-        let settings = Settings { idle: self.idle_timeout, sandboxes_max, ..settings };
+        let settings = Settings {
+            idle: config.idle_timeout.value,
+            age_max: config.max_age.value,
+            sandboxes_max: config.max_sandboxes.value.unwrap_or(settings.sandboxes_max),
+            templates: config.templates,
+            ..settings
+        };
+        if let Some(name) = config.profile.value.as_deref().filter(|name| !PROFILES.contains(name)) {
+            let hint = format!("use one of: {}", PROFILES.join(", "));
+            return Err(Complaint::new(format!("there is no profile {name:?}"), hint).into());
+        }
+        let surface = Surface { profile: config.profile.value, yield_after: config.yield_after.value };
         match self.http {
             None => {
                 let runtime = wiring::runtime_for_one()?;
                 let served = runtime.block_on(async {
                     let engine = engine(choice, settings);
-                    until_told(engine.clone(), serve_stdio(engine), CancellationToken::new()).await
+                    until_told(engine.clone(), serve_stdio(engine, surface), CancellationToken::new()).await
                 });
                 // Standard input is read on a thread that only its end can wake; it must not hold the exit.
                 runtime.shutdown_background();
@@ -58,7 +79,8 @@ impl Serve {
             }
             Some(address) => {
                 let tokens = self.token_file.as_deref().map(read_tokens).transpose()?;
-                let http = HttpSettings { tokens, allowed_hosts: self.allow_host, ..HttpSettings::new(address) };
+                let http =
+                    HttpSettings { tokens, allowed_hosts: self.allow_host, surface, ..HttpSettings::new(address) };
                 let runtime = wiring::runtime_for_many()?;
                 runtime.block_on(async {
                     let engine = engine(choice, settings);

@@ -226,7 +226,7 @@ fn arguments_of_the_wrong_kind() {
         ("run_code", code(json!({"timeout": 0})), ["timeout", seconds]),
         ("run_code", code(json!({"timeout": -1e300})), ["timeout", seconds]),
         ("run_code", code(json!({"timeout": true})), ["timeout", seconds]),
-        ("run_code", code(json!({"timeout": 1e6})), ["timeout", "at most 600 seconds"]),
+        ("run_code", code(json!({"timeout": 1e6})), ["timeout", "at most 86400 seconds"]),
         ("run_code", code(json!({"stdin": 5})), ["stdin must be a string", "not 5"]),
         ("run_code", code(json!({"cod": "x"})), ["unknown argument cod", "use only: language, code, "]),
         ("run_code", code(json!({"\u{1b}[31m": 1})), ["unknown argument", "use only: "]),

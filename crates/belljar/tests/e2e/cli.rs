@@ -219,7 +219,7 @@ fn wrong_usage_is_2() {
         (&["run"], "<FILE>"),
         (&["run", "-c", "1"], "--language"),
         (&["run", "a.py", "-c", "1", "-l", "python"], "cannot be used with"),
-        (&["run", "-c", "1", "-l", "cobol"], "python, javascript, shell"),
+        (&["run", "-c", "1", "-l", "cobol"], "python, javascript, typescript, shell, go, rust"),
         (&["run", "-c", "1", "-l", "python", "--timeout", "0"], "seconds above 0"),
         (&["run", "-c", "1", "-l", "python", "--timeout", "soon"], "such as 30"),
         (&["run", "--frob", "a.py"], "--frob"),

@@ -169,10 +169,21 @@ impl StdioClient {
         message.unwrap_or_else(|line| panic!("a line that is no message: {line}"))
     }
 
-    /// The next message, which must be the answer to this request.
+    /// The next message that is more than word of sandboxes that come and go.
+    #[track_caller]
+    pub(crate) fn next_answer(&mut self) -> Value {
+        loop {
+            let message = self.next();
+            if message["method"] != "notifications/resources/list_changed" {
+                return message;
+            }
+        }
+    }
+
+    /// The next message, which must be the answer to this request, but for word of sandboxes that come and go.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: u64) -> Value {
-        let message = self.next();
+        let message = self.next_answer();
         assert_eq!(message["id"], id, "another message came first: {message}");
         message
     }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Entry, FileError, Finish, Range, Source, Stream};
+use crate::{Changes, Entry, FileError, Finish, Language, Range, Source, Stream};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToGuest {
@@ -27,6 +27,11 @@ pub enum ToGuest {
     Stop {
         id: u32,
     },
+    /// For a program's process group, or a cell's kernel.
+    Signal {
+        id: u32,
+        signal: i32,
+    },
     /// Content follows as `Input`, ended by `InputEnd`; then `Done` or `Refused`.
     Write {
         id: u32,
@@ -49,8 +54,8 @@ pub enum ToGuest {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Init {
-    /// Where interpreters are, as in `PATH`. Not the environment's own, which belongs to the programs.
-    pub interpreters: String,
+    /// Where each language's interpreter is. Not by the environment's `PATH`, which belongs to the programs.
+    pub interpreters: Vec<(Language, String)>,
     /// The whole environment of a program, before its own additions.
     pub env: Vec<(String, String)>,
     /// Watch the memory of all programs together and stop them past this: only where no cgroup does it.
@@ -64,6 +69,14 @@ pub struct Start {
     pub cwd: Option<String>,
     /// CPU seconds of each process, a backstop should the host fail to stop it in time.
     pub cpu_seconds: u64,
+    /// As [`crate::Program::changed_max`].
+    pub changed_max: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    MoreComes,
+    Last,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +101,19 @@ pub enum FromGuest {
         id: u32,
         bytes: u32,
     },
-    /// A program's last frame: nothing that it started is alive.
+    /// A part of a record of a cell's; the record is whole with the part that says so.
+    Record {
+        id: u32,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        part: Part,
+    },
+    /// Once, before `Finished`, if the start asked for it.
+    Changed {
+        id: u32,
+        changes: Changes,
+    },
+    /// A program's last frame: nothing that it started is alive, but for what a cell left to its kernel.
     Finished {
         id: u32,
         finish: Finish,

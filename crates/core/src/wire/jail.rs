@@ -2,10 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where the jail finds its two descriptors when it starts: the control socket and the guest's executable. High, so
-/// that they meet neither the standard streams nor what the starting process needs for itself.
+/// Where the jail finds its descriptors when it starts: the control socket, the guest's executable, and that of the
+/// program at [`TRANSPILE`]. High, so that they meet neither the standard streams nor what the starting process needs for
+/// itself.
 pub const CONTROL_FD: i32 = 100;
 pub const GUEST_FD: i32 = 101;
+pub const TRANSPILE_FD: i32 = 102;
+
+/// Where every sandbox has our own program that makes JavaScript of TypeScript: read-only, for anyone to run.
+pub const TRANSPILE: &str = "/belljar/transpile";
 
 /// The first datagram: what every sandbox of this jail has in common. Answered by one reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

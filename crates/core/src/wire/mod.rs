@@ -6,20 +6,23 @@
 mod guest;
 mod jail;
 
-pub use guest::{FromGuest, Init, Start, ToGuest};
-pub use jail::{Bind, CONTROL_FD, CgroupEntry, GUEST_FD, JailReply, JailRequest, Open, Setup};
+pub use guest::{FromGuest, Init, Part, Start, ToGuest};
+pub use jail::{Bind, CONTROL_FD, CgroupEntry, GUEST_FD, JailReply, JailRequest, Open, Setup, TRANSPILE, TRANSPILE_FD};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Spoken by both sides; a guest of another version is not talked to.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// No frame's body is longer.
 pub const FRAME_MAX: usize = 1024 * 1024 + 1024;
 
 /// Bytes of output, input or file content that one frame carries at most.
 pub const CHUNK_MAX: usize = 64 * 1024;
+
+/// No record of a kernel's driver is longer.
+pub const RECORD_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of `Input` that a host sends to a program before it hears that some were taken.
 pub const INPUT_WINDOW: usize = 256 * 1024;

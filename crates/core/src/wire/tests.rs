@@ -7,7 +7,7 @@ fn output(length: usize) -> FromGuest {
 
 #[test]
 fn a_frame_comes_back_as_it_went() {
-    let finish = Finish { exit: Exit::Signal(9), usage: Usage { cpu_ms: 3, memory_peak_bytes: 4096 } };
+    let finish = Finish { exit: Exit::Signal(9), usage: Usage { cpu_ms: 3, memory_peak_bytes: 4096 }, kernel: None };
     let mut bytes = Vec::new();
     encode(&output(CHUNK_MAX), &mut bytes).unwrap();
     encode(&FromGuest::Finished { id: 7, finish }, &mut bytes).unwrap();

@@ -56,7 +56,10 @@ async fn a_dropped_run_that_heeds_no_stop_takes_its_sandbox_along() {
         assert_eq!(fake.programs(), 1, "{code}");
         settle().await;
         assert_nothing_left(&fake);
-        assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::UnknownSandbox)), "{code}");
+        assert!(
+            matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::SandboxGone { .. })),
+            "{code}"
+        );
     }
 }
 

@@ -153,7 +153,7 @@ async fn a_program_that_heeds_no_stop_takes_its_created_sandbox_along() {
     let beside = beside.await.unwrap().unwrap().report;
     assert_eq!((beside.ending, beside.state), (Ending::Killed { signal: 9 }, State::Lost));
     assert_eq!(beside.stdout, b"beside\n");
-    assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::UnknownSandbox)));
+    assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::SandboxGone { .. })));
     settle().await;
     assert_nothing_left(&fake);
 }
@@ -170,7 +170,7 @@ async fn a_sandbox_that_falls_is_lost_with_what_was_printed() {
     assert_eq!((run.report.ending, run.report.state), (Ending::Killed { signal: 9 }, State::Lost));
     assert_eq!((run.report.stdout.as_slice(), run.report.stderr.as_slice()), (&b"b\n"[..], &b"c\n"[..]));
     assert_eq!(run.sandbox, Some(id.clone()));
-    assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::UnknownSandbox)));
+    assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::SandboxGone { .. })));
     settle().await;
     assert_nothing_left(&fake);
 }
@@ -192,7 +192,7 @@ async fn a_sandbox_that_fell_between_two_runs_is_said_to_be_lost() {
     let id = sandbox(&engine).await;
     fake.topple();
     assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::Lost)));
-    assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::UnknownSandbox)));
+    assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::SandboxGone { .. })));
     settle().await;
     assert_nothing_left(&fake);
 }
@@ -223,7 +223,10 @@ async fn a_backend_that_panics_or_never_answers_loses_its_sandbox_only() {
         let id = sandbox(&engine).await;
         let begun = Instant::now();
         assert!(engine.run(&me(), within(&id, code)).await.is_err(), "{code}");
-        assert!(matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::UnknownSandbox)), "{code}");
+        assert!(
+            matches!(engine.run(&me(), within(&id, "print x")).await, Err(EngineError::SandboxGone { .. })),
+            "{code}"
+        );
         assert!(engine.run(&me(), fresh(code)).await.is_err(), "{code}");
         assert!(begun.elapsed() < Duration::from_secs(61), "{code}: {:?}", begun.elapsed());
         settle().await;

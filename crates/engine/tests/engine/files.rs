@@ -73,7 +73,7 @@ async fn a_sandbox_that_fell_is_lost_once_and_unknown_from_then_on() {
     let id = sandbox(&engine).await;
     fake.topple();
     assert!(matches!(engine.read(&me(), id.as_str(), "a", ALL).await, Err(EngineError::Lost)));
-    assert!(matches!(engine.read(&me(), id.as_str(), "a", ALL).await, Err(EngineError::UnknownSandbox)));
+    assert!(matches!(engine.read(&me(), id.as_str(), "a", ALL).await, Err(EngineError::SandboxGone { .. })));
     settle().await;
     assert_nothing_left(&fake);
 }

@@ -6,6 +6,8 @@ mod admission;
 mod cancel;
 mod endings;
 mod files;
+mod jobs;
+mod kernels;
 mod outputs;
 mod requests;
 mod sandboxes;
@@ -42,6 +44,7 @@ fn program(code: &str) -> Program {
         cwd: None,
         stdin: belljar_core::Stdin::empty(),
         wall: Duration::from_secs(30),
+        changed_max: 0,
     }
 }
 

@@ -1,6 +1,5 @@
 //! Whole streams that are kept for later.
 
-use belljar_core::Stream;
 use belljar_testkit::fake::Manners;
 
 use super::*;
@@ -10,10 +9,9 @@ async fn long_output_is_kept_for_its_owner_only() {
     let (_, engine) = engine();
     let run = engine.run(&me(), fresh("flood 9000\nerr e")).await.unwrap();
     let id = run.id.as_str();
-    assert_eq!(engine.kept_output(&me(), id, Stream::Stdout).unwrap()[..], run.report.stdout[..]);
-    assert_eq!(engine.kept_output(&me(), id, Stream::Stderr).unwrap()[..], *b"e\n");
-    assert_eq!(engine.kept_output(&Principal::new("other"), id, Stream::Stdout), None);
-    assert_eq!(engine.kept_output(&me(), "run_0", Stream::Stdout), None);
+    assert_eq!(engine.kept(&me(), id).as_deref(), Some(&run));
+    assert_eq!(engine.kept(&Principal::new("other"), id), None);
+    assert_eq!(engine.kept(&me(), "run_0"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -21,7 +19,7 @@ async fn what_is_short_is_not_kept() {
     let (_, engine) = engine();
     for (code, kept) in [("flood 1024", false), ("flood 1025", true), ("flood 1023\nerr x", true)] {
         let run = engine.run(&me(), fresh(code)).await.unwrap();
-        assert_eq!(engine.kept_output(&me(), run.id.as_str(), Stream::Stdout).is_some(), kept, "{code}");
+        assert_eq!(engine.kept(&me(), run.id.as_str()).is_some(), kept, "{code}");
     }
 }
 
@@ -34,7 +32,7 @@ async fn the_oldest_goes_when_the_budget_is_full() {
         runs.push(engine.run(&me(), fresh("flood 10000")).await.unwrap().id);
     }
     let kept = |runs: &[belljar_engine::RunId]| -> Vec<bool> {
-        runs.iter().map(|run| engine.kept_output(&me(), run.as_str(), Stream::Stdout).is_some()).collect()
+        runs.iter().map(|run| engine.kept(&me(), run.as_str()).is_some()).collect()
     };
     assert_eq!(kept(&runs), [true, true, true]);
     runs.push(engine.run(&me(), fresh("flood 10001")).await.unwrap().id);

@@ -72,7 +72,7 @@ async fn sandboxes_are_bounded_until_nothing_of_them_is_left() {
         tokio::spawn(async move { engine.destroy(&me(), one.as_str()).await })
     };
     sleep(ms(50)).await;
-    assert!(matches!(engine.destroy(&me(), one.as_str()).await, Err(EngineError::UnknownSandbox)));
+    assert!(matches!(engine.destroy(&me(), one.as_str()).await, Err(EngineError::SandboxGone { .. })));
     assert!(engine.create(&me(), CreateRequest::default()).await.is_err(), "it is not gone yet");
     destroying.await.unwrap().unwrap();
     assert_eq!(fake.sandboxes(), 1);
@@ -89,7 +89,7 @@ async fn an_idle_sandbox_is_closed_when_its_time_is_over() {
     assert_eq!(fake.sandboxes(), 1, "the run counted as use");
     sleep(ms(200)).await;
     assert_nothing_left(&fake);
-    assert!(matches!(engine.run(&me(), within(&id, "print a")).await, Err(EngineError::UnknownSandbox)));
+    assert!(matches!(engine.run(&me(), within(&id, "print a")).await, Err(EngineError::SandboxGone { .. })));
     assert_eq!(engine.sandboxes(&me()), []);
 }
 

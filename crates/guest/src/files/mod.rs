@@ -14,6 +14,7 @@ use belljar_core::wire::FromGuest;
 use belljar_core::{FileError, FileErrorKind, Range, WORKSPACE};
 use rustix::io::Errno;
 
+use crate::changes::Known;
 use crate::stream::{Gone, Stream};
 use list::List;
 use read::Read;
@@ -86,11 +87,14 @@ impl Files {
         }
     }
 
-    pub(crate) fn end_input(&mut self, id: u32, stream: &mut Stream) -> Result<(), Gone> {
+    pub(crate) fn end_input(&mut self, id: u32, known: &mut Known, stream: &mut Stream) -> Result<(), Gone> {
         let Some(index) = self.writes.iter().position(|writing| writing.id == id) else { return Ok(()) };
         let Writing { path, write, .. } = self.writes.swap_remove(index);
         match write.finish() {
-            Ok(()) => stream.send(&FromGuest::Done { id }),
+            Ok(stamp) => {
+                known.note(stamp);
+                stream.send(&FromGuest::Done { id })
+            }
             Err(kind) => refuse(id, kind, &path, stream),
         }
     }

@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{absolute, kind_of};
+use crate::changes::Stamp;
 
 /// How often to try for a name that is free. The names are ours, so one try is the rule.
 const TRIES: u32 = 100;
@@ -51,13 +52,14 @@ impl Write {
         Ok(())
     }
 
-    /// Gives the file its name. A reader of the target sees the old content or the new, and nothing between.
-    pub(super) fn finish(mut self) -> Result<(), FileErrorKind> {
+    /// Gives the file its name. A reader of the target sees the old content or the new, and nothing between. Returns what
+    /// tells this version from others.
+    pub(super) fn finish(mut self) -> Result<Option<Stamp>, FileErrorKind> {
         let mode = target_mode(&self.directory, &self.name)?;
         rustix::fs::fchmod(&self.file, mode).map_err(kind_of)?;
         rustix::fs::renameat(&self.directory, &self.temporary, &self.directory, &self.name).map_err(kind_of)?;
         self.named = true;
-        Ok(())
+        Ok(rustix::fs::fstat(&self.file).ok().map(|stat| Stamp::of(&stat)))
     }
 }
 

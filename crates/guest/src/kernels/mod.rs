@@ -1,16 +1,20 @@
-//! How each language is started: the arguments of its interpreter, and the driver that goes before the code, if any.
+//! How each language is started: the arguments of its interpreter, and the driver that goes before the code, if any; as a
+//! program of its own ([`Invocation`]), and as a kernel ([`Driver`]).
 //!
-//! Finding the interpreter and starting it is `launch`'s and `runner`'s.
+//! Finding the interpreter and starting it is `launch`'s and `runner`'s; what a kernel then does is in `cells`.
 
+mod go;
 mod javascript;
 mod python;
+mod rust;
 mod shell;
 
-use belljar_core::Language;
+use belljar_core::{Language, Then};
 
-/// The descriptor on which a driver finds code that does not travel as an argument. It must close it before the code
-/// runs: a program starts with descriptors 0, 1 and 2, and no other.
-pub(crate) const CODE_FD: i32 = 3;
+/// The first descriptor after the standard ones. A program finds there code that does not travel as an argument, and must
+/// close it before the code runs: a program starts with descriptors 0, 1 and 2, and no other. A kernel's driver finds its
+/// control socket there, and its library on the next.
+pub(crate) const FIRST_FD: i32 = 3;
 
 /// What one argument holds: the kernel's `MAX_ARG_STRLEN` is 128 KiB, with its NUL.
 const ARGUMENT_MAX: usize = 120 * 1024;
@@ -22,17 +26,56 @@ pub(crate) struct Invocation {
     pub(crate) name: Option<&'static str>,
     /// After its own name.
     pub(crate) arguments: Vec<String>,
-    /// For [`CODE_FD`].
+    /// For [`FIRST_FD`].
     pub(crate) code: Option<String>,
+}
+
+/// What makes an interpreter a kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Driver {
+    /// After the interpreter's own name. The last is small, and takes the rest from the library.
+    pub(crate) arguments: Vec<&'static str>,
+    pub(crate) library: String,
 }
 
 /// The invocation of `interpreter`, one of the language's own list.
 pub(crate) fn invocation(language: Language, interpreter: &'static str, code: String) -> Invocation {
     match language {
         Language::Python => python::invocation(code),
-        Language::JavaScript => javascript::invocation(code),
-        Language::Shell => shell::invocation(interpreter, code),
+        Language::JavaScript | Language::TypeScript => javascript::invocation(code),
+        Language::Shell | Language::Go | Language::Rust => shell::invocation(interpreter, code),
     }
+}
+
+/// Whether a cell is run in a kernel.
+pub(crate) fn has_kernel(language: Language, then: Then) -> bool {
+    match language.kernel() {
+        None => false,
+        // A shell has nothing to show but its output, so that an only cell is as well a script.
+        Some(Language::Shell) => then == Then::More,
+        Some(_) => true,
+    }
+}
+
+/// The driver of a language that has kernels, for `interpreter`, one of the language's own list.
+pub(crate) fn driver(language: Language, interpreter: &str) -> Driver {
+    match language {
+        Language::Python => python::driver(),
+        Language::JavaScript | Language::TypeScript => javascript::driver(),
+        Language::Shell | Language::Go | Language::Rust => shell::driver(interpreter),
+    }
+}
+
+/// The invocation of the shell for a program that has to be compiled first, by the `compiler` at that path; `None` for a
+/// language that an interpreter runs.
+pub(crate) fn compilation(language: Language, compiler: &str, code: &str) -> Option<Invocation> {
+    let script = match language {
+        Language::Go => go::RUN,
+        Language::Rust => rust::RUN,
+        Language::Python | Language::JavaScript | Language::TypeScript | Language::Shell => return None,
+    };
+    let arguments = ["-c", script, language.name(), compiler].map(str::to_owned).to_vec();
+    Some(Invocation { name: None, arguments, code: Some(code.to_owned()) })
 }
 
 fn fits_an_argument(code: &str) -> bool {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use belljar_core::wire::{Init, ToGuest};
 use belljar_core::{Exit, FileErrorKind};
 
-use crate::harness::{Guest, Place, Told, guest, guest_with_interpreters, python, shell};
+use crate::harness::{Guest, Place, Told, guest, guest_with_python, guest_without_interpreters, python, shell};
 
 /// Well above what it takes, well below what a person or a timeout would notice as hanging.
 const PROMPT: Duration = Duration::from_secs(5);
@@ -46,17 +46,17 @@ fn what_cannot_be_started_is_refused() {
 
 #[test]
 fn an_interpreter_that_is_not_there_is_told() {
-    let Some(mut guest) = guest_with_interpreters("/nowhere") else { return };
+    let Some(mut guest) = guest_without_interpreters() else { return };
     let id = guest.begin(python("1"));
     let error = guest.finish(id, Told::default()).unwrap_err();
     assert_eq!((error.kind, error.path.as_str()), (FileErrorKind::NotFound, "python3"));
     // Found, but nothing that the kernel can execute.
-    let Some(mut guest) = guest_with_interpreters("/workspace:/usr/bin:/bin") else { return };
+    let Some(mut guest) = guest_with_python("/workspace/python3") else { return };
     guest.shell("echo 'not a program' > python3; chmod +x python3");
     let id = guest.begin(python("1"));
     assert_eq!(guest.finish(id, Told::default()).unwrap_err().kind, FileErrorKind::Failed);
     // A program's own PATH is for what it starts, not for us to find it by.
-    let Some(mut guest) = guest_with_interpreters("/usr/bin:/bin") else { return };
+    let Some(mut guest) = super::harness::guest() else { return };
     let id = guest.begin_in(shell("echo $PATH"), None, &[("PATH", "/nowhere")]);
     assert_eq!(guest.finish(id, Told::default()).unwrap().stdout, "/nowhere\n");
 }
@@ -179,8 +179,13 @@ fn a_process_whose_first_thread_is_gone_is_not_taken_for_dead() {
 fn the_cpu_limit_ends_a_program_that_nobody_stops() {
     let Some(mut guest) = guest() else { return };
     let id = guest.fresh_id();
-    let start =
-        belljar_core::wire::Start { source: python("while True: pass"), env: vec![], cwd: None, cpu_seconds: 1 };
+    let start = belljar_core::wire::Start {
+        source: python("while True: pass"),
+        env: vec![],
+        cwd: None,
+        cpu_seconds: 1,
+        changed_max: 0,
+    };
     guest.send(&ToGuest::Start { id, start });
     let run = guest.finish(id, Told::default()).unwrap();
     assert_eq!(run.exit, Exit::Signal(24));

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use belljar_core::wire::{self, CHUNK_MAX, FromGuest, INPUT_WINDOW, Init, Start, ToGuest, VERSION};
-use belljar_core::{Exit, FileError, Finish, Language, Source, Stream};
+use belljar_core::wire::{self, CHUNK_MAX, FromGuest, INPUT_WINDOW, Init, Part, Start, ToGuest, VERSION};
+use belljar_core::{Changes, Exit, FileError, Finish, Language, Source, State, Stream, Then};
 
 /// No conversation of these tests takes longer, on however slow a machine.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -49,6 +49,10 @@ pub(crate) struct Guest {
 pub(crate) struct Told {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
+    records: Vec<String>,
+    /// The parts of a record that have come.
+    record: Vec<u8>,
+    changed: Option<Changes>,
 }
 
 #[derive(Debug)]
@@ -57,6 +61,20 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
     pub(crate) exit: Exit,
     pub(crate) finish: Finish,
+    pub(crate) records: Vec<String>,
+    pub(crate) changed: Option<Changes>,
+}
+
+impl Run {
+    /// How a cell ended, and what its kernel remembers.
+    #[track_caller]
+    pub(crate) fn end(&self) -> (Exit, State) {
+        (self.exit, self.finish.kernel.expect("a cell's end"))
+    }
+
+    pub(crate) fn changed_paths(&self) -> Vec<&str> {
+        self.changed.iter().flat_map(|changes| &changes.entries).map(|entry| entry.path.as_str()).collect()
+    }
 }
 
 /// How a place differs from the ordinary one.
@@ -73,7 +91,7 @@ impl Default for Place {
         Place {
             workspace: "64m",
             processes: None,
-            init: Init { interpreters: "/usr/local/bin:/usr/bin:/bin".into(), env, watch_memory_bytes: None },
+            init: Init { interpreters: interpreters("/usr/local/bin:/usr/bin:/bin"), env, watch_memory_bytes: None },
         }
     }
 }
@@ -83,10 +101,38 @@ pub(crate) fn guest() -> Option<Guest> {
     Guest::start(Place::default())
 }
 
-/// One that looks for interpreters elsewhere.
-pub(crate) fn guest_with_interpreters(interpreters: &str) -> Option<Guest> {
+/// Those that are in these directories, of each language the first.
+fn interpreters(path: &str) -> Vec<(Language, String)> {
+    let of = |language: Language| {
+        let names = language.interpreters().iter();
+        let candidates = names.flat_map(|name| path.split(':').map(move |directory| format!("{directory}/{name}")));
+        candidates.filter(|path| std::path::Path::new(path).exists()).map(move |path| (language, path)).next()
+    };
+    Language::ALL.into_iter().filter_map(of).collect()
+}
+
+/// One whose Python is here, as the sandbox sees it.
+pub(crate) fn guest_with_python(path: &str) -> Option<Guest> {
+    let mut place = Place::default();
+    place.init.interpreters.retain(|(language, _)| *language != Language::Python);
+    place.init.interpreters.push((Language::Python, path.to_owned()));
+    Guest::start(place)
+}
+
+/// One that knows no interpreter at all.
+pub(crate) fn guest_without_interpreters() -> Option<Guest> {
     let place = Place::default();
-    Guest::start(Place { init: Init { interpreters: interpreters.to_owned(), ..place.init }, ..place })
+    Guest::start(Place { init: Init { interpreters: Vec::new(), ..place.init }, ..place })
+}
+
+impl Told {
+    fn record(&mut self, bytes: Vec<u8>, part: Part) {
+        assert!(bytes.len() <= CHUNK_MAX);
+        self.record.extend(bytes);
+        if part == Part::Last {
+            self.records.push(String::from_utf8(std::mem::take(&mut self.record)).unwrap());
+        }
+    }
 }
 
 impl Guest {
@@ -163,11 +209,34 @@ impl Guest {
 
     /// Starts a program; its input is still open.
     pub(crate) fn begin_in(&mut self, source: Source, cwd: Option<&str>, env: &[(&str, &str)]) -> u32 {
-        let id = self.fresh_id();
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let start = Start { source, env, cwd: cwd.map(str::to_owned), cpu_seconds: 30 };
+        self.begin_with(Start { source, env, cwd: cwd.map(str::to_owned), cpu_seconds: 30, changed_max: 0 })
+    }
+
+    fn begin_with(&mut self, start: Start) -> u32 {
+        let id = self.fresh_id();
         self.send(&ToGuest::Start { id, start });
         id
+    }
+
+    /// Starts a cell, without input.
+    pub(crate) fn begin_cell(&mut self, language: Language, code: &str) -> u32 {
+        let id = self.begin(cell(language, code));
+        self.send(&ToGuest::InputEnd { id });
+        id
+    }
+
+    /// Runs a cell to its end.
+    pub(crate) fn cell(&mut self, language: Language, code: &str) -> Run {
+        let id = self.begin_cell(language, code);
+        self.finish(id, Told::default()).unwrap()
+    }
+
+    /// Runs something to its end, and has it told what changed.
+    pub(crate) fn run_looking(&mut self, source: Source, changed_max: u32) -> Run {
+        let id = self.begin_with(Start { source, env: Vec::new(), cwd: None, cpu_seconds: 30, changed_max });
+        self.send(&ToGuest::InputEnd { id });
+        self.finish(id, Told::default()).unwrap()
     }
 
     /// Gives a program input as a host does: chunk by chunk, and no more than the window lets it.
@@ -192,6 +261,7 @@ impl Guest {
             match self.receive_of(id) {
                 FromGuest::Output { stream: Stream::Stdout, bytes, .. } => told.stdout.extend(bytes),
                 FromGuest::Output { stream: Stream::Stderr, bytes, .. } => told.stderr.extend(bytes),
+                FromGuest::Record { bytes, part, .. } => told.record(bytes, part),
                 FromGuest::Taken { .. } => {}
                 other => panic!("{other:?} before {text:?}; {}", String::from_utf8_lossy(&told.stderr)),
             }
@@ -204,10 +274,13 @@ impl Guest {
             match self.receive_of(id) {
                 FromGuest::Output { stream: Stream::Stdout, bytes, .. } => told.stdout.extend(bytes),
                 FromGuest::Output { stream: Stream::Stderr, bytes, .. } => told.stderr.extend(bytes),
+                FromGuest::Record { bytes, part, .. } => told.record(bytes, part),
+                FromGuest::Changed { changes, .. } => assert_eq!(told.changed.replace(changes), None),
                 FromGuest::Finished { finish, .. } => {
                     let text = |bytes| String::from_utf8(bytes).unwrap();
                     let (stdout, stderr) = (text(told.stdout), text(told.stderr));
-                    return Ok(Run { stdout, stderr, exit: finish.exit, finish });
+                    let Told { records, changed, .. } = told;
+                    return Ok(Run { stdout, stderr, exit: finish.exit, finish, records, changed });
                 }
                 FromGuest::Refused { error, .. } => return Err(error),
                 FromGuest::Taken { .. } => {}
@@ -274,6 +347,10 @@ pub(crate) fn python(code: &str) -> Source {
     Source::Code { language: Language::Python, code: code.to_owned() }
 }
 
+pub(crate) fn cell(language: Language, code: &str) -> Source {
+    Source::Cell { language, code: code.to_owned(), then: Then::More }
+}
+
 pub(crate) fn javascript(code: &str) -> Source {
     Source::Code { language: Language::JavaScript, code: code.to_owned() }
 }
@@ -287,6 +364,8 @@ pub(crate) fn id_of(frame: &FromGuest) -> u32 {
         FromGuest::Hello { .. } | FromGuest::Broken { .. } => 0,
         FromGuest::Output { id, .. }
         | FromGuest::Taken { id, .. }
+        | FromGuest::Record { id, .. }
+        | FromGuest::Changed { id, .. }
         | FromGuest::Finished { id, .. }
         | FromGuest::Content { id, .. }
         | FromGuest::Read { id, .. }

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "as in a test, so in its tools")]
 
+mod cells;
+mod changes;
 mod ends;
 mod files;
 mod harness;

@@ -1,7 +1,11 @@
-use belljar_core::{Entry, Isolation, Metadata, Report, Usage};
-use belljar_engine::{CreateRequest, Engine, Principal, RunRequest, Settings};
+use std::time::Duration;
+
+use belljar_core::{Changes, Ending, Entry, Isolation, Language, Limit, Metadata, Report, State, Usage};
+use belljar_engine::{Bundle, CreateRequest, Engine, Failure, Lost, Names, Principal, Rich, Run, RunRequest, Settings};
 use belljar_testkit::fake::{Fake, Manners};
 
+use super::run::TEXT_BYTES_MAX;
+use super::shorten::shorten;
 use super::*;
 
 fn report(stdout: &[u8], stderr: &[u8], ending: Ending) -> Report {
@@ -24,8 +28,12 @@ fn report(stdout: &[u8], stderr: &[u8], ending: Ending) -> Report {
     }
 }
 
-/// A real run, whose report is then replaced: only the engine makes run ids.
+/// A real run, which is then changed: only the engine makes run ids.
 async fn answered(report: Report) -> CallToolResult {
+    answered_with(|run| run.report = report).await
+}
+
+async fn answered_with(change: impl FnOnce(&mut Run)) -> CallToolResult {
     let engine = Engine::new(Fake::new(Manners::default()), Settings::default());
     let program = belljar_core::Program {
         source: belljar_core::Source::Command("exit 0".into()),
@@ -33,9 +41,12 @@ async fn answered(report: Report) -> CallToolResult {
         cwd: None,
         stdin: belljar_core::Stdin::empty(),
         wall: Duration::from_secs(5),
+        changed_max: 0,
     };
-    let run = engine.run(&Principal::local(), RunRequest { sandbox: None, program }).await.unwrap();
-    ran(&Run { report, ..run }, Duration::from_secs(30), |_| true)
+    let mut run = engine.run(&Principal::local(), RunRequest { sandbox: None, program }).await.unwrap();
+    change(&mut run);
+    let (stdout, stderr) = (&run.report.stdout, &run.report.stderr);
+    ran(&Told { run: &run, stdout, stderr, wall: Duration::from_secs(30), kept: true })
 }
 
 fn text(result: &CallToolResult) -> &str {
@@ -103,7 +114,7 @@ async fn long_output_is_head_and_tail_with_the_way_to_the_rest() {
     let lines: String = (0..10_000).map(|n| format!("line {n}\n")).collect();
     let result = answered(report(lines.as_bytes(), b"", Ending::Exited { code: 0 })).await;
     let shown = text(&result);
-    assert!(shown.len() < STDOUT_BYTES_MAX + 200, "{}", shown.len());
+    assert!(shown.len() <= TEXT_BYTES_MAX && shown.len() > TEXT_BYTES_MAX / 2, "{}", shown.len());
     assert!(shown.starts_with("line 0\n") && shown.ends_with("line 9999\n"));
     let mark = shown.lines().find(|line| line.starts_with("... [")).unwrap();
     let structured = structured(&result);
@@ -233,4 +244,109 @@ async fn a_new_sandbox_tells_its_limits() {
     assert!(text(&result).starts_with(&format!("sandbox_id: {}\n", info.id)), "{}", text(&result));
     assert_eq!(structured(&result)["limits"]["memory_mb"], 1024);
     assert_eq!(structured(&result)["limits"]["cpus"], 2.0);
+}
+
+fn bundle(forms: &[(&str, Value)]) -> Bundle {
+    let data = forms.iter().map(|(mime_type, value)| ((*mime_type).to_owned(), value.clone())).collect();
+    Bundle { data, ..Bundle::default() }
+}
+
+#[tokio::test]
+async fn a_last_value_stands_alone_or_after_the_output() {
+    let value = || Rich { result: Some(bundle(&[("text/plain", json!("42"))])), ..Rich::default() };
+    let alone = answered_with(|run| run.rich = value()).await;
+    assert_eq!(text(&alone), "42");
+    assert_eq!(structured(&alone)["result"], json!({"text": "42"}));
+    let after = answered_with(|run| (run.rich, run.report.stdout) = (value(), b"hi\n".to_vec())).await;
+    assert_eq!(text(&after), "hi\n[result] 42");
+}
+
+#[tokio::test]
+async fn a_picture_is_a_block_and_its_other_forms_are_told() {
+    let mut shown = bundle(&[("image/png", json!("iVBORw0KGgo=")), ("text/html", json!("<b>x</b>"))]);
+    (shown.width, shown.height) = (Some(640), Some(480));
+    let large = bundle(&[("text/plain", json!("frame")), ("text/html", json!("<td>".repeat(9000)))]);
+    let result =
+        answered_with(|run| run.rich = Rich { shown: vec![shown], result: Some(large), ..Rich::default() }).await;
+    let image = result.content[1].as_image().unwrap();
+    assert_eq!((image.data.as_str(), image.mime_type.as_str()), ("iVBORw0KGgo=", "image/png"));
+    let told = structured(&result);
+    assert_eq!(
+        (&told["shown"][0]["width"], &told["shown"][0]["forms"][1]["content"]),
+        (&json!(640), &json!("<b>x</b>"))
+    );
+    assert!(!told.to_string().contains("iVBORw0KGgo="), "nothing bulky is told twice");
+    let uri = told["result"]["forms"][0]["uri"].as_str().unwrap();
+    assert!(uri.starts_with("belljar://runs/run_") && uri.ends_with("/result.html"), "{uri}");
+    assert!(text(&result).starts_with("[image/png 640x480; belljar://runs/run_"), "{}", text(&result));
+    assert!(text(&result).ends_with("[result] frame"), "{}", text(&result));
+}
+
+#[tokio::test]
+async fn an_error_is_told_once() {
+    let error = Failure { name: "E".into(), value: "v".into(), traceback: "Traceback\nE: v".into() };
+    let result = answered_with(|run| {
+        run.report.ending = Ending::Exited { code: 1 };
+        run.rich.error = Some(error);
+    })
+    .await;
+    assert_eq!(text(&result), "Traceback\nE: v");
+    assert_eq!(structured(&result)["error"], json!({"name": "E", "value": "v", "traceback": "Traceback\nE: v"}));
+    assert_eq!((result.is_error, &structured(&result)["stderr"]), (Some(true), &json!("")));
+}
+
+#[tokio::test]
+async fn a_lost_kernel_says_what_went_with_it() {
+    let names = Names { names: vec!["df".into(), "x\u{202e}".into()], count: 7 };
+    let result = answered_with(|run| {
+        run.report.state = State::Lost;
+        run.report.ending = Ending::Killed { signal: 11 };
+        run.lost = Some(Lost::Kernel { language: Language::Python, names });
+    })
+    .await;
+    assert_eq!(
+        text(&result),
+        "[killed by signal 11 (SIGSEGV)]\n[python kernel lost, with df, x\\u{202e} and 5 more; files stay, and the next \
+         call starts a new kernel]"
+    );
+    assert_eq!(structured(&result)["state"], "lost");
+}
+
+#[tokio::test]
+async fn files_are_listed_and_linked() {
+    let entry = |path: String| Entry { path, metadata: Metadata { kind: FileKind::File, size: 3, modified: 0 } };
+    let result = answered_with(|run| {
+        let entries = (0..30).map(|n| entry(format!("a b/{n}\n.csv"))).collect();
+        run.changes = Changes { entries, more: 9_970 };
+        run.left = vec![belljar_engine::LeftFile { path: "a b/0\n.csv".into(), bytes: b"1,2".to_vec() }];
+    })
+    .await;
+    let told = structured(&result);
+    assert_eq!((told["files"].as_array().unwrap().len(), &told["files_more"]), (10, &json!(9_990)));
+    assert!(told["files"][0]["uri"].as_str().unwrap().ends_with("/files/a%20b/0%0A.csv"), "{told}");
+    assert_eq!((&told["files"][0]["mime_type"], told["files"][1].get("uri")), (&json!("text/csv"), None));
+    assert!(text(&result).contains("is gone with its sandbox") && text(&result).contains("and 9990 more files"));
+    assert_eq!(result.content.iter().filter(|block| block.as_resource_link().is_some()).count(), 1);
+    assert!(text(&result).lines().all(|line| line.starts_with('[')), "no name makes a line of its own");
+}
+
+#[tokio::test]
+async fn everything_at_once_keeps_to_the_budget() {
+    let long = || json!("long line of text\n".repeat(20_000));
+    let result = answered_with(|run| {
+        run.report.stdout = b"out\n".repeat(100_000);
+        run.report.stderr = b"err\n".repeat(100_000);
+        run.rich.result = Some(bundle(&[("text/plain", long()), ("text/html", long()), ("application/json", long())]));
+        run.rich.shown = (0..50)
+            .map(|_| bundle(&[("text/plain", long()), ("image/png", json!("iVBORw0KGgoA".repeat(100_000)))]))
+            .collect();
+        let (value, traceback) = (long(), long());
+        let text = |value: Value| value.as_str().unwrap().to_owned();
+        run.rich.error = Some(Failure { name: "E".into(), value: text(value), traceback: text(traceback) });
+    })
+    .await;
+    assert!(text(&result).len() <= TEXT_BYTES_MAX + 50, "{}", text(&result).len());
+    let told = structured(&result).to_string();
+    assert!(told.len() < 2 * TEXT_BYTES_MAX, "{}", told.len());
+    assert!(text(&result).contains("out") && text(&result).contains("err"));
 }

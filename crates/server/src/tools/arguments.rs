@@ -75,6 +75,14 @@ impl Arguments {
         }
     }
 
+    pub(crate) fn optional_flag(&mut self, name: &str) -> Result<Option<bool>, BadArgument> {
+        match self.values.remove(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(other) => Err(self.wrong(name, "true or false", &other)),
+        }
+    }
+
     /// A whole number from `min` to `max`. A float without a fraction is one: JSON has only one kind of number.
     pub(crate) fn optional_whole(&mut self, name: &str, min: u64, max: u64) -> Result<Option<u64>, BadArgument> {
         let Some(value) = self.values.remove(name) else { return Ok(None) };

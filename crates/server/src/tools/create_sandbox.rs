@@ -1,12 +1,12 @@
 //! `create_sandbox`: a place that stays between calls.
 
-use belljar_engine::{CreateRequest, Wish};
+use belljar_engine::{CreateRequest, Engine, Principal, SandboxId, Wish};
 use rmcp::model::CallToolResult;
 
-use super::{Arguments, BadArgument, Call, ToolError};
+use super::{Arguments, BadArgument, Call, ToolError, upload};
 use crate::answer;
 
-const ARGUMENTS: &[&str] = &["timeout", "env", "limits"];
+const ARGUMENTS: &[&str] = &["template", "timeout", "env", "limits", "files"];
 const LIMITS: &[&str] = &["memory_mb", "cpus", "processes", "open_files", "disk_mb", "output_kb"];
 
 const KIB: u64 = 1024;
@@ -17,12 +17,38 @@ const AMOUNT_MAX: u64 = 1 << 40;
 pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
     let mut arguments = Arguments::new(call.arguments.take(), ARGUMENTS)?;
     let request = CreateRequest {
+        template: arguments.optional_text("template")?,
         idle: arguments.optional_seconds("timeout")?,
         env: arguments.strings("env")?,
         wish: wish(arguments.object("limits", LIMITS)?)?,
     };
+    // Read before anything is made.
+    let files = upload::named(arguments.strings("files")?)?;
     let info = call.engine.create(call.who, request).await?;
+    let mut half_made = HalfMade { engine: call.engine.clone(), who: call.who.clone(), id: Some(info.id.clone()) };
+    let written = upload::write_all(&call, info.id.as_str(), files).await;
+    half_made.id = None;
+    if let Err(error) = written {
+        let _ = call.engine.destroy(call.who, info.id.as_str()).await;
+        return Err(error);
+    }
     Ok(answer::created(&info))
+}
+
+/// A sandbox that nobody was told of. If its caller goes while its files are written, it would be there until it expires.
+struct HalfMade {
+    engine: Engine,
+    who: Principal,
+    id: Option<SandboxId>,
+}
+
+impl Drop for HalfMade {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            let (engine, who) = (self.engine.clone(), self.who.clone());
+            tokio::spawn(async move { engine.destroy(&who, id.as_str()).await });
+        }
+    }
 }
 
 fn wish(mut limits: Arguments) -> Result<Wish, BadArgument> {

@@ -1,20 +1,25 @@
-//! `exec`: one command line in the shell of a sandbox.
+//! `exec`: one command line in a sandbox that stays.
 
-use belljar_core::{Program, Source};
+use belljar_core::{Program, Source, Stdin};
 use rmcp::model::CallToolResult;
 
-use super::{Arguments, Call, ToolError, program, run};
+use super::{Arguments, Call, ToolError, Wanted, program, run, wanted};
 
-const ARGUMENTS: &[&str] = &["sandbox_id", "command", "cwd", "env", "stdin", "timeout"];
+const ARGUMENTS: &[&str] = &["sandbox_id", "command", "cwd", "env", "stdin", "timeout", "background"];
 
 pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
     let mut arguments = Arguments::new(call.arguments.take(), ARGUMENTS)?;
     let sandbox = arguments.text("sandbox_id")?;
     let command = arguments.text("command")?;
-    let program = Program {
+    let (wall, wanted) = (arguments.optional_seconds("timeout")?, wanted(&mut arguments)?);
+    let mut program = Program {
         cwd: arguments.optional_text("cwd")?,
         env: arguments.strings("env")?,
         ..program(Source::Command(command), &mut arguments)?
     };
-    run(&call, Some(sandbox), program).await
+    // A job that was given no input may be given some later.
+    if wanted == Wanted::Job && program.stdin == Stdin::empty() {
+        program.stdin = Stdin::Live;
+    }
+    run(&call, Some(sandbox), program, wall, wanted).await
 }

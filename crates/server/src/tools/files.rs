@@ -4,7 +4,7 @@ use belljar_core::{Content, Range};
 use rmcp::model::CallToolResult;
 
 use super::arguments::base64_decode;
-use super::{Arguments, BadArgument, Call, ToolError};
+use super::{Arguments, BadArgument, Call, ToolError, upload};
 use crate::answer::{self, Encoding, FilePart};
 use crate::mime;
 
@@ -14,16 +14,20 @@ const READ_BYTES_DEFAULT: u64 = 256 * 1024;
 const READ_BYTES_MAX: u64 = 1024 * 1024;
 const IMAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How far into a file lines are counted.
+const LINES_BYTES_MAX: u64 = belljar_engine::READ_BYTES_MAX;
 const LIST_DEPTH_MAX: u64 = 16;
-const LIST_ENTRIES_MAX: u32 = 1000;
+const LIST_ENTRIES_DEFAULT: u64 = 500;
+const LIST_ENTRIES_MAX: u32 = belljar_engine::LIST_ENTRIES_MAX;
 
 pub(super) async fn write(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
     let mut arguments = Arguments::new(call.arguments.take(), &["sandbox_id", "path", "content", "encoding"])?;
     let sandbox = arguments.text("sandbox_id")?;
     let path = arguments.text("path")?;
     let content = arguments.text("content")?;
-    let bytes = match arguments.choice("encoding", &["utf-8", "base64"])? {
-        "base64" => base64_decode(&content)
+    let encoding = arguments.choice("encoding", &["utf-8", "base64", "tar"])?;
+    let bytes = match encoding {
+        "base64" | "tar" => base64_decode(&content)
             .ok_or_else(|| BadArgument::new("content is not base64; encode it, or leave out encoding to send text"))?,
         _ => content.into_bytes(),
     };
@@ -32,13 +36,19 @@ pub(super) async fn write(mut call: Call<'_>) -> Result<CallToolResult, ToolErro
             format!("content is longer than {WRITE_BYTES_MAX} bytes; write it in parts and join them with exec");
         return Err(BadArgument::new(sentence).into());
     }
+    if encoding == "tar" {
+        let files = upload::unpacked(&bytes, &path)?;
+        let count = files.len();
+        let size = upload::write_all(&call, &sandbox, files).await?;
+        return Ok(answer::unpacked(&path, count, size));
+    }
     let size = bytes.len();
     call.engine.write(call.who, &sandbox, &path, bytes).await?;
     Ok(answer::wrote(&path, size))
 }
 
 pub(super) async fn read(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
-    let allowed = &["sandbox_id", "path", "offset", "length", "encoding"];
+    let allowed = &["sandbox_id", "path", "offset", "length", "lines", "encoding"];
     let mut arguments = Arguments::new(call.arguments.take(), allowed)?;
     let sandbox = arguments.text("sandbox_id")?;
     let path = arguments.text("path")?;
@@ -49,6 +59,12 @@ pub(super) async fn read(mut call: Call<'_>) -> Result<CallToolResult, ToolError
         "base64" => Encoding::Base64,
         _ => Encoding::Auto,
     };
+    if let Some(lines) = arguments.optional_text("lines")? {
+        let lines = Lines::parse(&lines)?;
+        let range = Range { offset: 0, length: LINES_BYTES_MAX };
+        let content = call.engine.read(call.who, &sandbox, &path, range).await?;
+        return Ok(answer::read_lines(&path, &content, lines.from, lines.to));
+    }
     let range = Range { offset, length: length.unwrap_or(READ_BYTES_DEFAULT) };
     let mut content = call.engine.read(call.who, &sandbox, &path, range).await?;
     if encoding == Encoding::Auto && length.is_none() && is_cut_image(offset, &content) {
@@ -58,16 +74,38 @@ pub(super) async fn read(mut call: Call<'_>) -> Result<CallToolResult, ToolError
     Ok(answer::read(FilePart { path: &path, offset, content, encoding }))
 }
 
+/// Lines by number, from 1 on, both ends included.
+#[derive(Debug, PartialEq, Eq)]
+struct Lines {
+    from: usize,
+    to: usize,
+}
+
+impl Lines {
+    /// `10-20`, `10-` or `10`.
+    fn parse(text: &str) -> Result<Lines, BadArgument> {
+        let wrong = || BadArgument::new("lines must be like 10-20, 10- or 10, counted from 1");
+        let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number > 0).ok_or_else(wrong);
+        let lines = match text.split_once('-') {
+            None => Lines { from: number(text)?, to: number(text)? },
+            Some((from, "")) => Lines { from: number(from)?, to: usize::MAX },
+            Some((from, to)) => Lines { from: number(from)?, to: number(to)? },
+        };
+        if lines.from <= lines.to { Ok(lines) } else { Err(wrong()) }
+    }
+}
+
 fn is_cut_image(offset: u64, content: &Content) -> bool {
     let read = content.bytes.len() as u64;
     offset == 0 && read < content.size && content.size <= IMAGE_BYTES_MAX && mime::image(&content.bytes).is_some()
 }
 
 pub(super) async fn list(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
-    let mut arguments = Arguments::new(call.arguments.take(), &["sandbox_id", "path", "depth"])?;
+    let mut arguments = Arguments::new(call.arguments.take(), &["sandbox_id", "path", "depth", "limit"])?;
     let sandbox = arguments.text("sandbox_id")?;
     let path = arguments.optional_text("path")?.unwrap_or_else(|| ".".into());
     let depth = arguments.optional_whole("depth", 1, LIST_DEPTH_MAX)?.unwrap_or(1);
-    let listing = call.engine.list(call.who, &sandbox, &path, depth as u32, LIST_ENTRIES_MAX).await?;
+    let limit = arguments.optional_whole("limit", 1, LIST_ENTRIES_MAX.into())?.unwrap_or(LIST_ENTRIES_DEFAULT);
+    let listing = call.engine.list(call.who, &sandbox, &path, depth as u32, limit as u32).await?;
     Ok(answer::listed(&listing))
 }

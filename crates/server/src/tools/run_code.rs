@@ -1,11 +1,11 @@
-//! `run_code`: source text, in a fresh sandbox or in one that stays.
+//! `run_code`: a cell, in a fresh sandbox or in one that stays and remembers.
 
-use belljar_core::{Language, Source};
+use belljar_core::{Language, Source, Then};
 use rmcp::model::CallToolResult;
 
-use super::{Arguments, BadArgument, Call, ToolError, program, run};
+use super::{Arguments, BadArgument, Call, ToolError, program, run, wanted};
 
-const ARGUMENTS: &[&str] = &["language", "code", "sandbox_id", "timeout", "stdin"];
+const ARGUMENTS: &[&str] = &["language", "code", "sandbox_id", "timeout", "stdin", "background"];
 
 pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
     let mut arguments = Arguments::new(call.arguments.take(), ARGUMENTS)?;
@@ -13,6 +13,8 @@ pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError
         arguments.text("language")?.parse().map_err(|error| BadArgument::new(format!("{error}")))?;
     let code = arguments.text("code")?;
     let sandbox = arguments.optional_text("sandbox_id")?;
-    let program = program(Source::Code { language, code }, &mut arguments)?;
-    run(&call, sandbox, program).await
+    let (wall, wanted) = (arguments.optional_seconds("timeout")?, wanted(&mut arguments)?);
+    // What follows in its kernel, the engine knows.
+    let program = program(Source::Cell { language, code, then: Then::More }, &mut arguments)?;
+    run(&call, sandbox, program, wall, wanted).await
 }

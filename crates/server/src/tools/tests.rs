@@ -17,7 +17,14 @@ impl Agent {
 
     async fn call(&self, tool: &str, arguments: Value) -> CallToolResult {
         let arguments = arguments.as_object().cloned();
-        let call = Call { engine: &self.engine, who: &self.who, progress: Progress::unwanted(), arguments };
+        let call = Call {
+            engine: &self.engine,
+            who: &self.who,
+            progress: Progress::unwanted(),
+            arguments,
+            patience: Duration::from_secs(45),
+            departure: Departure::default(),
+        };
         super::call(tool, call).await.expect("the tool exists")
     }
 
@@ -59,7 +66,9 @@ async fn a_sandbox_from_beginning_to_end() {
     let again = agent
         .structured("run_code", json!({"sandbox_id": sandbox, "language": "py", "code": "stdin", "stdin": "in"}))
         .await;
-    assert_eq!((&again["stdout"], &again["state"]), (&json!("in"), &json!("preserved")));
+    assert_eq!((&again["stdout"], &again["state"]), (&json!("in"), &json!("fresh")), "its kernel was not there before");
+    let again = agent.structured("run_code", json!({"sandbox_id": sandbox, "language": "py", "code": "exit 0"})).await;
+    assert_eq!(again["state"], "preserved");
 
     assert_eq!(agent.text("destroy_sandbox", json!({"sandbox_id": sandbox})).await, "destroyed");
     let gone = agent.refused("exec", json!({"sandbox_id": sandbox, "command": "print x"})).await;
@@ -70,7 +79,7 @@ async fn a_sandbox_from_beginning_to_end() {
 async fn results_keep_to_their_schemas() {
     let agent = Agent::new();
     let sandbox = agent.sandbox().await;
-    let schemas = crate::schema::tools(&agent.engine.languages(), agent.engine.settings().idle);
+    let schemas = crate::schema::tools(&agent.engine.languages(), &agent.engine.templates());
     for (tool, arguments) in [
         ("run_code", json!({"language": "python", "code": "flood 50000\nexit 1"})),
         ("create_sandbox", json!({})),
@@ -86,7 +95,7 @@ async fn results_keep_to_their_schemas() {
             assert!(result.get(name.as_str().unwrap()).is_some(), "{tool} has no {name}: {result}");
         }
         for (name, value) in result.as_object().unwrap() {
-            let property = &schema["properties"][name];
+            let Some(property) = schema["properties"].get(name) else { continue };
             let fits = match property["type"].as_str() {
                 Some("string") => value.is_string(),
                 Some("integer") => value.is_i64(),
@@ -117,7 +126,7 @@ async fn wrong_arguments_are_refused_in_a_sentence() {
         ("run_code", json!({"language": "python", "code": "x", "timeout": []}), "timeout must be a number"),
         ("run_code", json!({"language": "python", "code": "x", "timeout": -1}), "timeout must be a number"),
         ("run_code", json!({"language": "python", "code": "x", "timeout": 1e18}), "timeout must be a number"),
-        ("run_code", json!({"language": "python", "code": "x", "timeout": 1e7}), "at most 600 seconds"),
+        ("run_code", json!({"language": "python", "code": "x", "timeout": 1e7}), "at most 86400 seconds"),
         ("run_code", json!({"language": "python", "code": "x", "session": 1}), "use only: language, code, sandbox_id"),
         ("run_code", json!({"language": "python", "code": ""}), "empty"),
         ("create_sandbox", json!({"limits": {"memory_mb": -5}}), "limits.memory_mb must be a whole number"),
@@ -191,4 +200,86 @@ async fn a_picture_is_read_whole() {
     assert_eq!(result.content[1].as_image().unwrap().mime_type, "image/png");
     let part = agent.structured("read_file", json!({"sandbox_id": sandbox, "path": "a.png", "length": 10})).await;
     assert_eq!((&part["encoding"], &part["more"]), (&json!("base64"), &json!(true)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_takes_long_becomes_a_job() {
+    let agent = Agent::new();
+    let sandbox = agent.sandbox().await;
+    let arguments =
+        json!({"sandbox_id": sandbox, "language": "python", "code": "print a\nsleep 60000\nprint b", "timeout": 100});
+    let first = agent.call("run_code", arguments).await;
+    let told = first.structured_content.unwrap();
+    assert_eq!((&told["ending"], &told["stdout"], first.is_error), (&json!("running"), &json!("a\n"), Some(false)));
+    let job = told["job_id"].as_str().unwrap();
+    let busy = agent.refused("run_code", json!({"sandbox_id": sandbox, "language": "py", "code": "print x"})).await;
+    assert!(busy.contains(job), "{busy}");
+    let other = agent.structured("run_code", json!({"sandbox_id": sandbox, "language": "js", "code": "print y"})).await;
+    assert_eq!(other["stdout"], "y\n", "another kernel is free");
+    let poll = agent.structured("job", json!({"job_id": job})).await;
+    assert_eq!((&poll["ending"], &poll["stdout"]), (&json!("running"), &json!("")));
+    let end = agent.structured("job", json!({"job_id": job, "action": "wait"})).await;
+    assert_eq!((&end["ending"], &end["stdout"], &end["state"]), (&json!("exited"), &json!("b\n"), &json!("fresh")));
+    let whole = agent.structured("job", json!({"job_id": job, "offset": 0})).await;
+    assert_eq!(whole["stdout"], "a\nb\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_in_the_background_is_talked_to() {
+    let agent = Agent::new();
+    let sandbox = agent.sandbox().await;
+    let begun = json!({"sandbox_id": sandbox, "command": "print up\nstdin\nprint end", "background": true});
+    let job = agent.structured("exec", begun.clone()).await["job_id"].as_str().unwrap().to_owned();
+    let typed = json!({"job_id": job, "action": "stdin", "stdin": "typed", "eof": true});
+    agent.structured("job", typed).await;
+    let end = agent.structured("job", json!({"job_id": job, "action": "wait", "offset": 0})).await;
+    assert_eq!((&end["stdout"], &end["ending"]), (&json!("up\ntypedend\n"), &json!("exited")));
+
+    let begun = json!({"sandbox_id": sandbox, "command": "sleep 9000000", "background": true});
+    let job = agent.structured("exec", begun).await["job_id"].as_str().unwrap().to_owned();
+    agent.structured("job", json!({"job_id": job, "action": "signal"})).await;
+    let end = agent.structured("job", json!({"job_id": job, "action": "wait"})).await;
+    assert_eq!((&end["ending"], &end["exit_code"]), (&json!("exited"), &json!(130)));
+    let said = agent.refused("job", json!({"job_id": "run_0"})).await;
+    assert!(said.contains("no such job"), "{said}");
+}
+
+#[tokio::test]
+async fn many_files_come_at_once() {
+    let agent = Agent::new();
+    let files = json!({"a.txt": "one", "d/b.bin": "data:;base64,AAE="});
+    let made = agent.structured("create_sandbox", json!({"files": files})).await;
+    let sandbox = made["sandbox_id"].as_str().unwrap();
+    assert_eq!(agent.text("read_file", json!({"sandbox_id": sandbox, "path": "a.txt"})).await, "one");
+    assert_eq!(agent.text("read_file", json!({"sandbox_id": sandbox, "path": "d/b.bin"})).await, "AAE=");
+    let said = agent.refused("create_sandbox", json!({"files": {"bad\u{0}name": "x"}})).await;
+    assert!(said.contains("NUL"), "{said}");
+    assert_eq!(agent.engine.sandboxes(&agent.who).len(), 1, "what was half made is gone");
+}
+
+#[tokio::test]
+async fn lines_are_read_by_number() {
+    let agent = Agent::new();
+    let sandbox = agent.sandbox().await;
+    agent.engine.write(&agent.who, &sandbox, "f", b"one\ntwo\nthree\n".to_vec()).await.unwrap();
+    for (lines, shown) in [
+        ("2-3", "two\nthree\n[lines 2 to 3 of 3]"),
+        ("1-2", "one\ntwo\n[lines 1 to 2 of 3]"),
+        ("3", "three\n[lines 3 to 3 of 3]"),
+        ("2-", "two\nthree\n[lines 2 to 3 of 3]"),
+        ("9-12", "(nothing from line 9 on; the file has 3 lines)"),
+    ] {
+        let text = agent.text("read_file", json!({"sandbox_id": sandbox, "path": "f", "lines": lines})).await;
+        assert_eq!(text, shown, "{lines}");
+    }
+    for lines in ["0", "x", "3-2", "-5", ""] {
+        let said = agent.refused("read_file", json!({"sandbox_id": sandbox, "path": "f", "lines": lines})).await;
+        assert!(said.contains("lines must be like"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_template_names_the_known_ones() {
+    let said = Agent::new().refused("create_sandbox", json!({"template": "cobol-85"})).await;
+    assert!(said.contains("cobol-85") && said.contains("use one of"), "{said}");
 }

@@ -30,10 +30,13 @@ use super::has_too_many_values;
 use super::sessions::Sessions;
 use crate::auth::Tokens;
 use crate::error::ServeError;
-use crate::handler::{Handler, Hangup};
+use crate::handler::{Handler, Hangup, Surface};
 
 /// For the whole body of a request.
 const BODY_WAIT: Duration = Duration::from_secs(30);
+/// How much of a body that is too long is still read, and for how long.
+const DISCARDED_BYTES_MAX: usize = 256 * 1024 * 1024;
+const DISCARD_WAIT: Duration = Duration::from_secs(5);
 /// A body above this needs one of the few places for large ones, until its request is answered.
 const BODY_BYTES_SMALL: usize = 256 * 1024;
 const LARGE_BODIES_MAX: usize = 8;
@@ -54,6 +57,7 @@ pub struct HttpSettings {
     pub connections_max: usize,
     /// Names besides loopback by which callers may reach us: `host` or `host:port`.
     pub allowed_hosts: Vec<String>,
+    pub surface: Surface,
 }
 
 impl HttpSettings {
@@ -65,6 +69,7 @@ impl HttpSettings {
             body_bytes_max: 16 * 1024 * 1024,
             connections_max: 256,
             allowed_hosts: Vec::new(),
+            surface: Surface::default(),
         }
     }
 }
@@ -100,7 +105,7 @@ fn router(engine: &Engine, settings: HttpSettings, bound: SocketAddr, stop: Canc
         .with_json_response(true)
         .with_max_request_body_bytes(settings.body_bytes_max)
         .with_cancellation_token(stop);
-    let handler = Handler::http(engine.clone());
+    let handler = Handler::http(engine.clone(), settings.surface.clone());
     let service = StreamableHttpService::new(move || Ok(handler.clone()), sessions.manager.clone(), config);
 
     let own = (!bound.ip().is_unspecified()).then(|| bound.to_string());
@@ -187,6 +192,7 @@ impl Gate {
         }
         let declared = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         if declared.is_some_and(|length: u64| length > self.body_bytes_max as u64) {
+            discard(request.into_body()).await;
             return Err(self.too_large());
         }
         let (parts, body) = request.into_parts();
@@ -211,6 +217,8 @@ impl Gate {
             let bad = |_| (StatusCode::BAD_REQUEST, "the body could not be read\n").into_response();
             let Ok(data) = frame.map_err(bad)?.into_data() else { continue };
             if bytes.len() + data.len() > self.body_bytes_max {
+                drop(bytes);
+                discard(body).await;
                 return Err(self.too_large());
             }
             if place.is_none() && bytes.len() + data.len() > BODY_BYTES_SMALL {
@@ -226,6 +234,21 @@ impl Gate {
         let sentence = format!("the body is longer than {} bytes; send less at once\n", self.body_bytes_max);
         (StatusCode::PAYLOAD_TOO_LARGE, sentence).into_response()
     }
+}
+
+/// Reads what will not be used, for a while: a caller that still sends when the connection closes does not see the answer.
+async fn discard(body: impl http_body::Body<Data = Bytes>) {
+    let mut body = pin!(body);
+    let mut left = DISCARDED_BYTES_MAX;
+    let all = async {
+        while let Some(Ok(frame)) = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_WAIT, all).await;
 }
 
 impl IntoResponse for Refusal {

@@ -12,7 +12,27 @@ const KEPT_BYTES_MAX: usize = 1024 * 1024;
 pub(super) enum Line {
     /// Without its newline.
     Whole(Vec<u8>),
-    TooLong,
+    TooLong(Trace),
+}
+
+/// How a line that is too long begins and ends, so that its sender can be told which one it was.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Trace {
+    pub(super) head: Vec<u8>,
+    pub(super) tail: Vec<u8>,
+}
+
+/// So much of each end.
+const END_BYTES: usize = 256;
+
+impl Trace {
+    fn add(&mut self, part: &[u8]) {
+        let room = END_BYTES - self.head.len();
+        self.head.extend_from_slice(&part[..part.len().min(room)]);
+        self.tail.extend_from_slice(&part[part.len().saturating_sub(END_BYTES)..]);
+        let over = self.tail.len().saturating_sub(END_BYTES);
+        self.tail.drain(..over);
+    }
 }
 
 #[derive(Debug)]
@@ -29,7 +49,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// The next line; the last one need not end with a newline. `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
-        let mut too_long = false;
+        let mut too_long: Option<Trace> = None;
         loop {
             let available = match self.reader.fill_buf().await {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -37,24 +57,27 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             };
             if available.is_empty() {
                 return Ok(match (too_long, self.line.is_empty()) {
-                    (true, _) => Some(Line::TooLong),
-                    (false, true) => None,
-                    (false, false) => Some(Line::Whole(self.take())),
+                    (Some(ends), _) => Some(Line::TooLong(ends)),
+                    (None, true) => None,
+                    (None, false) => Some(Line::Whole(self.take())),
                 });
             }
             let newline = available.iter().position(|byte| *byte == b'\n');
             let part = &available[..newline.unwrap_or(available.len())];
             if self.line.len() + part.len() > self.bytes_max {
-                too_long = true;
-                self.line = Vec::new();
+                too_long.get_or_insert_default().add(&std::mem::take(&mut self.line));
             }
-            if !too_long {
-                self.line.extend_from_slice(part);
+            match &mut too_long {
+                Some(ends) => ends.add(part),
+                None => self.line.extend_from_slice(part),
             }
             let used = part.len() + usize::from(newline.is_some());
             self.reader.consume(used);
             if newline.is_some() {
-                return Ok(Some(if too_long { Line::TooLong } else { Line::Whole(self.take()) }));
+                return Ok(Some(match too_long {
+                    Some(ends) => Line::TooLong(ends),
+                    None => Line::Whole(self.take()),
+                }));
             }
         }
     }
@@ -82,6 +105,12 @@ mod tests {
         Line::Whole(text.into())
     }
 
+    /// What is told of a line that is too long, however it came.
+    fn too_long(line: &[u8]) -> Line {
+        let end = line.len().min(END_BYTES);
+        Line::TooLong(Trace { head: line[..end].into(), tail: line[line.len() - end..].into() })
+    }
+
     #[tokio::test]
     async fn lines_come_one_by_one() {
         assert_eq!(all(b"a\n\nbc\nlast", 10).await, [whole("a"), whole(""), whole("bc"), whole("last")]);
@@ -91,15 +120,15 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_too_long_is_told_once_and_the_next_is_read() {
         let long = format!("{}\nok\n", "x".repeat(300_000));
-        assert_eq!(all(long.as_bytes(), 1000).await, [Line::TooLong, whole("ok")]);
-        assert_eq!(all(&[b'x'; 300_000], 1000).await, [Line::TooLong]);
-        assert_eq!(all(b"12345\n123456\n", 5).await, [whole("12345"), Line::TooLong]);
+        assert_eq!(all(long.as_bytes(), 1000).await, [too_long(&long.as_bytes()[..300_000]), whole("ok")]);
+        assert_eq!(all(&[b'x'; 300_000], 1000).await, [too_long(&[b'x'; 300_000])]);
+        assert_eq!(all(b"12345\n123456\n", 5).await, [whole("12345"), too_long(b"123456")]);
     }
 
     #[tokio::test]
     async fn a_long_line_takes_no_memory() {
         let mut lines = Lines::new(tokio::io::AsyncReadExt::take(tokio::io::repeat(b'x'), 50_000_000), 1000);
-        assert_eq!(lines.next().await.unwrap(), Some(Line::TooLong));
+        assert_eq!(lines.next().await.unwrap(), Some(too_long(&[b'x'; 1000])));
         assert!(lines.line.capacity() < 2000);
     }
 }

@@ -28,9 +28,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::has_too_many_values;
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, Trace};
 use crate::error::ServeError;
-use crate::handler::Handler;
+use crate::handler::{Handler, Surface};
 
 /// Room for a file of 8 MiB in base64, with everything escaped that can be.
 const MESSAGE_BYTES_MAX: usize = 24 * 1024 * 1024;
@@ -50,13 +50,13 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 const QUEUE: usize = 16;
 
 /// Serves whoever started us, until standard input ends.
-pub async fn serve_stdio(engine: Engine) -> Result<(), ServeError> {
+pub async fn serve_stdio(engine: Engine, surface: Surface) -> Result<(), ServeError> {
     let (reader, writer) = rmcp::transport::stdio_pipes();
-    serve(engine, reader, writer).await;
+    serve(engine, surface, reader, writer).await;
     Ok(())
 }
 
-async fn serve<R, W>(engine: Engine, reader: R, writer: W)
+async fn serve<R, W>(engine: Engine, surface: Surface, reader: R, writer: W)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -74,7 +74,7 @@ where
         ends.clone(),
     ));
     let incoming = Arc::new(tokio::sync::Mutex::new(incoming));
-    let handler = Handler::local(engine.clone());
+    let handler = Handler::local(engine.clone(), surface);
     loop {
         let stdio = Stdio { incoming: incoming.clone(), outgoing: outgoing.clone(), gone: ends.gone.clone() };
         match handler.clone().serve_with_ct(stdio, ends.stop.clone()).await {
@@ -188,13 +188,29 @@ async fn read<R: AsyncRead + Unpin>(mut lines: Lines<R>, door: Door, ends: Ends)
 /// The other side of a channel is gone.
 struct Gone;
 
+/// The id of a message of which only the ends are known: where clients write it, and nowhere else, since what looks like one
+/// elsewhere may be anything.
+fn id_of_long(ends: &Trace) -> Option<Value> {
+    let head = str::from_utf8(&ends.head).ok().and_then(|head| {
+        let rest = head.strip_prefix(r#"{"jsonrpc":"2.0","id":"#)?;
+        serde_json::from_str(&rest[..rest.find(',')?]).ok()
+    });
+    let id: Value = head.or_else(|| {
+        let tail = String::from_utf8_lossy(&ends.tail);
+        let (_, rest) = tail.trim_end().rsplit_once(r#""id":"#)?;
+        serde_json::from_str(rest.strip_suffix('}')?).ok()
+    })?;
+    (id.is_i64() || id.is_u64() || id.is_string()).then_some(id)
+}
+
 impl Door {
     async fn admit(&self, line: Line) -> Result<(), Gone> {
         let line = match line {
             Line::Whole(line) => line,
-            Line::TooLong => {
+            Line::TooLong(ends) => {
                 let sentence = format!("the message is longer than {MESSAGE_BYTES_MAX} bytes and was skipped");
-                return self.refuse(&Value::Null, ErrorCode::INVALID_REQUEST, &sentence).await;
+                let id = id_of_long(&ends).unwrap_or(Value::Null);
+                return self.refuse(&id, ErrorCode::INVALID_REQUEST, &sentence).await;
             }
         };
         match parse(&line) {

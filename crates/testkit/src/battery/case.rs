@@ -106,6 +106,13 @@ pub(crate) struct Limits {
     pub(crate) net: Option<String>,
 }
 
+impl Limits {
+    /// Whether there is one that belongs to a sandbox, and not to a run.
+    pub(crate) fn are_a_sandboxs(&self) -> bool {
+        self.cpus.is_some() || [self.memory_mb, self.pids, self.disk_mb, self.files].iter().any(Option::is_some)
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Expect {
     #[serde(default)]

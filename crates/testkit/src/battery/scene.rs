@@ -164,10 +164,13 @@ impl<'a> Scene<'a> {
 
     fn play_program(&mut self, language: &str, code: &str) -> Result<(), Halt> {
         let within = seconds(self.case.expect.finish_within_s);
+        // A sandbox of its own where it needs limits; else one that is thrown away, of which nothing may be left. (In one
+        // that stays, what a cell starts in the background lives on with its kernel.)
+        let session = self.case.limits.are_a_sandboxs().then(|| "new:X".to_owned());
         let step = Step {
             op: "exec".into(),
             action: Action::Exec {
-                session: Some("new:X".into()),
+                session,
                 language: language.into(),
                 code: code.into(),
                 limits: self.case.limits.clone(),
@@ -178,7 +181,7 @@ impl<'a> Scene<'a> {
             allow_error: true,
             within: Some(within),
         };
-        let pending = self.start(&step, None, Unnamed::DefaultSandbox)?;
+        let pending = self.start(&step, None, Unnamed::ThrowAway)?;
         self.check_neighbour_meanwhile()?;
         let answer = pending.wait(grace(within));
         self.saved.push(Saved { name: "program".into(), step, who: self.who, answer, within });

@@ -142,8 +142,11 @@ impl StdioClient {
         hold(&self.shared.book).bad_lines.clone()
     }
 
+    /// But for word of sandboxes that come and go, which the server declares that it sends.
     pub(crate) fn unsolicited(&self) -> Vec<String> {
-        hold(&self.shared.book).unsolicited.clone()
+        let book = hold(&self.shared.book);
+        let is_news = |message: &&String| !message.contains("\"notifications/resources/list_changed\"");
+        book.unsolicited.iter().filter(is_news).cloned().collect()
     }
 
     /// Ids that were answered more than once, among those that the driver sent.

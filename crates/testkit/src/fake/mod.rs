@@ -105,7 +105,7 @@ impl Backend for Fake {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { languages: self.manners.languages.clone() }
+        Capabilities { languages: self.manners.languages.clone(), interpreters: Vec::new(), missing: Vec::new() }
     }
 
     fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>> {

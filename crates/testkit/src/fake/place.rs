@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belljar_core::{
-    BackendError, Content, Entry, Event, FileError, FileErrorKind, FileKind, Isolation, Later, Limits, Listing,
-    Metadata, Program, Range, Running, Sandbox, Source, Spec, Stdin, StdinWriter, WORKSPACE,
+    BackendError, Content, Entry, Event, FileError, FileErrorKind, FileKind, Isolation, Language, Later, Limits,
+    Listing, Metadata, Program, Range, Running, Sandbox, Source, Spec, State, Stdin, StdinWriter, WORKSPACE,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +23,7 @@ pub(super) struct Place {
     limits: Limits,
     env: Vec<(String, String)>,
     files: Files,
+    kernels: Kernels,
     fell: CancellationToken,
     programs: TaskTracker,
     start_takes: Duration,
@@ -97,6 +98,7 @@ impl Place {
             limits: spec.limits,
             env: spec.env.clone(),
             files: Files::default(),
+            kernels: Kernels::default(),
             fell,
             programs: TaskTracker::new(),
             start_takes: manners.start_takes,
@@ -120,6 +122,11 @@ impl Place {
             }
         };
         let stop = CancellationToken::new();
+        let interrupted = Arc::new(Notify::new());
+        let kernel = match &program.source {
+            Source::Cell { language, .. } => language.kernel().map(|language| self.kernels.turn(language)),
+            _ => None,
+        };
         let mut env = self.env.clone();
         env.extend(program.env.iter().cloned());
         let stage = script::Stage {
@@ -130,9 +137,12 @@ impl Place {
             env,
             stdin: tokio::sync::Mutex::new(read),
             counted: Counted::new(self.ground.clone()),
+            interrupted: interrupted.clone(),
+            kernel,
+            changed_max: program.changed_max,
         };
         self.programs.spawn(script::play(text.to_owned(), stage));
-        Act { heard, stop, stdin }
+        Act { heard, stop, interrupted, stdin }
     }
 }
 
@@ -156,7 +166,7 @@ impl Sandbox for Place {
                 return Err(BackendError::File(refuse(FileErrorKind::NotFound, cwd)));
             }
             let text = match &program.source {
-                Source::Code { code, .. } => code,
+                Source::Code { code, .. } | Source::Cell { code, .. } => code,
                 Source::Command(line) => line,
             };
             match text.lines().next() {
@@ -267,6 +277,7 @@ impl Drop for Place {
 struct Act {
     heard: mpsc::Receiver<Event>,
     stop: CancellationToken,
+    interrupted: Arc<Notify>,
     stdin: Option<Typist>,
 }
 
@@ -290,6 +301,13 @@ impl Running for Act {
         self.stop.cancel();
     }
 
+    fn signal(&mut self, signal: i32) {
+        match signal {
+            2 => self.interrupted.notify_one(),
+            _ => self.stop.cancel(),
+        }
+    }
+
     fn stdin(&mut self) -> Option<Box<dyn StdinWriter>> {
         self.stdin.take().map(|typist| Box::new(typist) as Box<dyn StdinWriter>)
     }
@@ -298,6 +316,36 @@ impl Running for Act {
 impl Drop for Act {
     fn drop(&mut self) {
         self.stop.cancel();
+    }
+}
+
+/// For each language whether its kernel lives; a language that is not there never had one.
+#[derive(Clone, Default)]
+struct Kernels(Arc<Mutex<BTreeMap<Language, bool>>>);
+
+impl Kernels {
+    /// Begins a cell. Should nobody say that the kernel survived it, it did not.
+    fn turn(&self, language: Language) -> KernelTurn {
+        let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match kernels.insert(language, false) {
+            None => State::Fresh,
+            Some(true) => State::Preserved,
+            Some(false) => State::Reset,
+        };
+        KernelTurn { kernels: self.clone(), language, found }
+    }
+}
+
+pub(super) struct KernelTurn {
+    kernels: Kernels,
+    language: Language,
+    found: State,
+}
+
+impl KernelTurn {
+    pub(super) fn survives(self) -> State {
+        self.kernels.0.lock().unwrap_or_else(PoisonError::into_inner).insert(self.language, true);
+        self.found
     }
 }
 

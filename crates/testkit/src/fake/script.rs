@@ -7,7 +7,9 @@
 //! | `stdin`           | prints what it is given, as it comes                                    |
 //! | `env NAME`        | prints a variable                                                       |
 //! | `write PATH X`, `cat PATH` | a file of the sandbox                                          |
-//! | `sleep MS`        | waits, by tokio's clock                                                 |
+//! | `sleep MS`        | waits, by tokio's clock; a SIGINT ends a cell or program there with 130 |
+//! | `doze MS`         | waits, and no signal is heeded                                          |
+//! | `record JSON`     | a record of the driver's                                                |
 //! | `exit N`, `signal N`, `oom` | ends so                                                       |
 //! | `hang`            | from here on it neither ends nor heeds a stop; only its sandbox's end does it |
 //! | `deaf-flood`      | floods without end and does not heed a stop either                      |
@@ -15,13 +17,14 @@
 //! | `collapse`        | it exits with 0, and the sandbox falls in the same moment               |
 //! | `refuse`, `lose`, `panic`, `stuck-start` | as the first line: `start` fails; says that the place is gone; panics; starts a program that hangs and never answers |
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Event, Exit, Finish, Stream, Usage};
-use tokio::sync::mpsc;
+use belljar_core::{Changes, Entry, Event, Exit, FileKind, Finish, Metadata, State, Stream, Usage};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::place::{Counted, Files};
+use super::place::{Counted, Files, KernelTurn};
 
 /// A path that `read` never answers for.
 pub const STUCK: &str = "/stuck";
@@ -40,6 +43,9 @@ pub(super) struct Stage {
     /// Ends with the input.
     pub(super) stdin: tokio::sync::Mutex<mpsc::UnboundedReceiver<Vec<u8>>>,
     pub(super) counted: Counted,
+    pub(super) interrupted: Arc<Notify>,
+    pub(super) kernel: Option<KernelTurn>,
+    pub(super) changed_max: u32,
 }
 
 enum End {
@@ -57,7 +63,8 @@ pub(super) async fn play(text: String, stage: Stage) {
         () = stage.stop.cancelled() => End::Exit(Exit::Signal(9)),
         end = acts(&text, &stage) => end,
     };
-    let Stage { events, fell, counted, .. } = stage;
+    let changed = changed(&text, stage.changed_max);
+    let Stage { events, fell, counted, kernel, .. } = stage;
     let exit = match end {
         End::Hang => return fell.cancelled().await,
         End::DeafFlood => {
@@ -76,7 +83,27 @@ pub(super) async fn play(text: String, stage: Stage) {
     };
     // By the time a caller hears of it, it is gone.
     drop(counted);
-    let _ = events.send(Event::Finished(Finish { exit, usage: USAGE })).await;
+    let kernel = kernel.map(|turn| match exit {
+        Exit::Code(_) => turn.survives(),
+        Exit::Signal(_) | Exit::OutOfMemory => State::Lost,
+    });
+    if let Some(changes) = changed {
+        let _ = events.send(Event::Changed(changes)).await;
+    }
+    let _ = events.send(Event::Finished(Finish { exit, usage: USAGE, kernel })).await;
+}
+
+/// What the script writes, as if it had all been written.
+fn changed(text: &str, max: u32) -> Option<Changes> {
+    let entry = |line: &str| {
+        let (path, content) = line.trim().strip_prefix("write ")?.split_once(' ')?;
+        let metadata = Metadata { kind: FileKind::File, size: content.len() as u64, modified: 0 };
+        Some(Entry { path: path.to_owned(), metadata })
+    };
+    let mut entries: Vec<Entry> = text.lines().filter_map(entry).collect();
+    let more = entries.len().saturating_sub(max as usize) as u32;
+    entries.truncate(max as usize);
+    (max > 0).then_some(Changes { entries, more })
 }
 
 async fn acts(text: &str, stage: &Stage) -> End {
@@ -114,7 +141,12 @@ async fn acts(text: &str, stage: &Stage) -> End {
                     return End::Exit(Exit::Code(1));
                 }
             },
-            "sleep" => tokio::time::sleep(Duration::from_millis(rest.parse().unwrap_or(0))).await,
+            "sleep" => tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(rest.parse().unwrap_or(0))) => {}
+                () = stage.interrupted.notified() => return End::Exit(Exit::Code(130)),
+            },
+            "doze" => tokio::time::sleep(Duration::from_millis(rest.parse().unwrap_or(0))).await,
+            "record" => drop(stage.events.send(Event::Record(rest.as_bytes().to_vec())).await),
             "exit" => return End::Exit(Exit::Code(number)),
             "signal" => return End::Exit(Exit::Signal(number)),
             "oom" => return End::Exit(Exit::OutOfMemory),

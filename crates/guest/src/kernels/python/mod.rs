@@ -1,17 +1,64 @@
-//! Python: a driver of a few lines reads the code from a descriptor and runs it as `__main__`.
+//! Python: as a program, a driver of a few lines reads the code from a descriptor and runs it as `__main__`; as a kernel,
+//! the larger one beside it runs cells.
 //!
 //! `-c` with the code itself would need no driver, but then a traceback has no source lines before Python 3.13.
 
-use super::Invocation;
+use super::{Driver, Invocation};
 
 const ONCE: &str = include_str!("once.py");
 
 /// Handed to the driver as text, and compiled only when it is needed.
 const FAILED: &str = include_str!("failed.py");
 
+const BOOT: &str = include_str!("boot.py");
+
+/// The parts of the kernel's driver, by the names that they call each other by.
+const PARTS: [(&str, &str); 17] = [
+    ("core", include_str!("core.py")),
+    ("kernel", include_str!("kernel.py")),
+    ("live", include_str!("live.py")),
+    ("errors", include_str!("errors.py")),
+    ("values", include_str!("values.py")),
+    ("source", include_str!("source.py")),
+    ("last", include_str!("last.py")),
+    ("loop", include_str!("loop.py")),
+    ("settings", include_str!("settings.py")),
+    ("streams", include_str!("streams.py")),
+    ("insist", include_str!("insist.py")),
+    ("tables", include_str!("tables.py")),
+    ("pictures", include_str!("pictures.py")),
+    ("figures", include_str!("figures.py")),
+    ("charts", include_str!("charts.py")),
+    ("magics", include_str!("magics.py")),
+    ("ipython", include_str!("ipython.py")),
+];
+
+/// Each part after a NUL and its name on a line of its own. Only the first is compiled at every start.
+pub(super) fn driver() -> Driver {
+    let library = PARTS.iter().map(|(name, text)| format!("\0{name}\n{text}")).collect();
+    // Not `-u`: the driver has its streams written line by line.
+    Driver { arguments: vec!["-X", "utf8", "-c", BOOT], library }
+}
+
 pub(super) fn invocation(code: String) -> Invocation {
     // `-u`, since what was printed before a kill must not be lost in a buffer; it costs a system call for each part of a
     // line.
     let arguments = ["-u", "-X", "utf8", "-c", ONCE, FAILED];
     Invocation { name: None, arguments: arguments.map(String::from).to_vec(), code: Some(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PARTS;
+
+    #[test]
+    fn no_part_of_the_driver_is_left_out() {
+        let alone = ["boot", "once", "failed"];
+        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/python")).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if let Some(name) = name.strip_suffix(".py") {
+                assert!(alone.contains(&name) || PARTS.iter().any(|(part, _)| *part == name), "{name}.py");
+            }
+        }
+    }
 }

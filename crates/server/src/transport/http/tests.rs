@@ -410,7 +410,7 @@ async fn hanging_up_kills_the_program_in_every_revision() {
         let since = Instant::now();
         drop(stream);
         server.until("it is killed", |fake| fake.programs() == 0).await;
-        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_secs(6), "{:?}", since.elapsed());
     }
 }
 
@@ -543,4 +543,127 @@ async fn garbage_does_not_end_the_server() {
     let long = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(200_000));
     assert!([0, 431].contains(&server.raw(long.as_bytes()).await.status));
     assert_eq!(server.send(&Request::list()).await.status, 200);
+}
+
+/// Reads what an open answer tells, until one of `wanted` is in it.
+async fn hear_one(stream: &mut TcpStream, heard: &mut String, wanted: &[&str]) {
+    let hearing = async {
+        while !wanted.iter().any(|wanted| heard.contains(wanted)) {
+            let mut bytes = [0; 4096];
+            let count = stream.read(&mut bytes).await.unwrap();
+            assert!(count > 0, "{wanted:?} was not told in {heard}");
+            heard.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+    };
+    assert!(timeout(WAIT, hearing).await.is_ok(), "{wanted:?} was not told in time in {heard}");
+}
+
+async fn hear(stream: &mut TcpStream, heard: &mut String, wanted: &str) {
+    hear_one(stream, heard, &[wanted]).await;
+}
+
+async fn created(server: &Server, request: Request) -> String {
+    let answer = server.send(&request).await.message();
+    answer["result"]["structuredContent"]["sandbox_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_listener_is_told_of_its_own_sandboxes_only_and_goes_when_it_hangs_up() {
+    let server = Server::with_tokens().await;
+    let of_ann = created(&server, Request::call("create_sandbox", json!({})).token(ANN)).await;
+    let of_bob = created(&server, Request::call("create_sandbox", json!({})).token(BOB)).await;
+    let wanted = json!({"resourcesListChanged": true,
+        "resourceSubscriptions": [format!("belljar://{of_ann}/"), format!("belljar://{of_bob}/")]});
+    let listen = Request::new("subscriptions/listen", None, json!({"notifications": wanted})).token(ANN);
+    let mut stream = server.connect().await;
+    stream.write_all(&listen.bytes()).await.unwrap();
+    let mut heard = String::new();
+    hear(&mut stream, &mut heard, "notifications/subscriptions/acknowledged").await;
+    assert!(heard.starts_with("HTTP/1.1 200") && heard.contains("text/event-stream"), "{heard}");
+    let acknowledged = heard.len();
+
+    let write =
+        |sandbox: &str| Request::call("write_file", json!({"sandbox_id": sandbox, "path": "a.txt", "content": "x"}));
+    assert_eq!(server.send(&write(&of_bob).token(BOB)).await.status, 200);
+    assert_eq!(server.send(&write(&of_ann).token(ANN)).await.status, 200);
+    hear(&mut stream, &mut heard, "notifications/resources/updated").await;
+    hear(&mut stream, &mut heard, &format!("\"belljar://{of_ann}/\"")).await;
+    created(&server, Request::call("create_sandbox", json!({})).token(ANN)).await;
+    hear(&mut stream, &mut heard, "notifications/resources/list_changed").await;
+    assert!(!heard[acknowledged..].contains(&of_bob), "{heard}");
+    drop(stream);
+    server.stop.cancel();
+    timeout(WAIT, server.ended).await.expect("nobody holds up the end").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_session_is_told_on_its_own_stream() {
+    let server = Server::with_tokens().await;
+    let opened = server.send(&Request::initialize().token(ANN)).await;
+    let session = opened.header("mcp-session-id").unwrap();
+    let in_session = |request: Request| request.set("Mcp-Session-Id", &session).token(ANN);
+    let initialized = Request {
+        body: json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string(),
+        ..in_session(Request::old("x", json!({})))
+    };
+    assert_eq!(server.send(&initialized).await.status, 202);
+    let call = |name: &str, arguments: Value| {
+        in_session(Request::old("tools/call", json!({"name": name, "arguments": arguments})))
+    };
+    let sandbox = created(&server, call("create_sandbox", json!({}))).await;
+    let uri = format!("belljar://{sandbox}/a.txt");
+    let subscribe = |uri: &str| in_session(Request::old("resources/subscribe", json!({"uri": uri})));
+    let answer = server.send(&subscribe(&uri)).await.message();
+    assert!(answer["result"].is_object(), "{answer}");
+    let of_bob = created(&server, Request::call("create_sandbox", json!({})).token(BOB)).await;
+    let answer = server.send(&subscribe(&format!("belljar://{of_bob}/"))).await.message();
+    assert!(answer["error"].is_object(), "{answer}");
+
+    let mut stream = server.connect().await;
+    let listen = format!(
+        "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: {session}\r\n\
+         MCP-Protocol-Version: 2025-11-25\r\nAuthorization: Bearer {ANN}\r\n\r\n"
+    );
+    stream.write_all(listen.as_bytes()).await.unwrap();
+    let mut heard = String::new();
+    hear(&mut stream, &mut heard, "HTTP/1.1 200").await;
+    let write = call("write_file", json!({"sandbox_id": sandbox, "path": "a.txt", "content": "x"}));
+    assert_eq!(server.send(&write).await.status, 200);
+    hear(&mut stream, &mut heard, "notifications/resources/updated").await;
+    hear(&mut stream, &mut heard, &uri).await;
+    assert!(!heard.contains(&of_bob), "{heard}");
+}
+
+#[tokio::test]
+async fn listeners_have_a_bound_and_leave_their_place() {
+    let server = Server::open().await;
+    let listen = Request::new("subscriptions/listen", None, json!({"notifications": {"resourcesListChanged": true}}));
+    let told = async |wanted: &str| {
+        let mut stream = server.connect().await;
+        stream.write_all(&listen.bytes()).await.unwrap();
+        let mut heard = String::new();
+        hear(&mut stream, &mut heard, wanted).await;
+        (stream, heard)
+    };
+    let mut listening = Vec::new();
+    for _ in 0..64 {
+        listening.push(told("notifications/subscriptions/acknowledged").await);
+    }
+    // A listener has its place a moment after it is acknowledged.
+    created(&server, Request::call("create_sandbox", json!({}))).await;
+    for (stream, heard) in &mut listening {
+        hear(stream, heard, "notifications/resources/list_changed").await;
+    }
+    told("64 callers listen already").await;
+    drop(listening);
+    // The places of those who hung up come free, one after the other.
+    for _ in 0..100 {
+        let (mut stream, mut heard) = told("notifications/subscriptions/acknowledged").await;
+        created(&server, Request::call("create_sandbox", json!({}))).await;
+        hear_one(&mut stream, &mut heard, &["notifications/resources/list_changed", "listen already"]).await;
+        if !heard.contains("listen already") {
+            return;
+        }
+    }
+    panic!("the places of those who hung up are not free");
 }

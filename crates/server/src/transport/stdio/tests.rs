@@ -27,7 +27,12 @@ impl Client {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = split(theirs);
         let (from, to) = split(ours);
-        Client { fake, to, from: BufReader::new(from), server: tokio::spawn(serve(engine, reader, writer)) }
+        Client {
+            fake,
+            to,
+            from: BufReader::new(from),
+            server: tokio::spawn(serve(engine, Surface::default(), reader, writer)),
+        }
     }
 
     async fn started() -> Client {
@@ -63,7 +68,11 @@ impl Client {
 
     async fn ask(&mut self, id: i64, method: &str, params: Value) -> Value {
         self.request(id, method, params).await;
-        let answer = self.next().await;
+        let mut answer = self.next().await;
+        // A sandbox that comes or goes is told of at any time.
+        while answer["method"] == "notifications/resources/list_changed" {
+            answer = self.next().await;
+        }
         assert_eq!(answer["id"], id, "{answer}");
         answer
     }
@@ -201,7 +210,7 @@ async fn hostile_lines_before_the_handshake_do_not_end_it() {
     let params =
         json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     assert_eq!(client.ask(5, "initialize", params).await["result"]["protocolVersion"], "2024-11-05");
-    assert_eq!(client.ask(6, "tools/list", json!({})).await["result"]["tools"].as_array().unwrap().len(), 7);
+    assert_eq!(client.ask(6, "tools/list", json!({})).await["result"]["tools"].as_array().unwrap().len(), 8);
 }
 
 #[tokio::test]
@@ -214,9 +223,20 @@ async fn a_giant_line_is_answered_once_and_skipped() {
     }
     client.raw(b"\"}\n").await;
     let answer = client.next().await;
-    assert_eq!((code(&answer), &answer["id"]), (-32600, &Value::Null));
+    assert_eq!((code(&answer), &answer["id"]), (-32600, &json!(1)));
     assert!(answer["error"]["message"].as_str().unwrap().contains("25165824"), "{answer}");
     assert!(client.ask(2, "ping", json!({})).await.get("result").is_some());
+}
+
+#[test]
+fn the_id_of_a_long_message_is_found_where_clients_write_it() {
+    let found = |head: &str, tail: &str| id_of_long(&Trace { head: head.into(), tail: tail.into() });
+    assert_eq!(found(r#"{"jsonrpc":"2.0","id":7,"method":"x"#, "xx\"}}"), Some(json!(7)));
+    assert_eq!(found(r#"{"jsonrpc":"2.0","id":"a","method":"x"#, "xx"), Some(json!("a")));
+    assert_eq!(found(r#"{"method":"tools/call","params":{"x"#, r#"xx"}},"jsonrpc":"2.0","id":12}"#), Some(json!(12)));
+    assert_eq!(found(r#"{"method":"x","params":{"id":1,"#, r#"x","id":5}}"#), None, "an id of something else");
+    assert_eq!(found("xxxx", "xxxx"), None);
+    assert_eq!(found(r#"{"jsonrpc":"2.0","id":{"a":1},"#, r#""id":[1]}"#), None);
 }
 
 #[tokio::test]
@@ -363,4 +383,112 @@ async fn a_caller_that_does_not_read_is_refused_more_before_memory_runs_out() {
     let large = Open::default();
     large.begin(&RequestId::Number(1), REQUESTS_BYTES_MAX + 1).unwrap();
     assert!(large.begin(&RequestId::Number(2), 1).is_err(), "one may be large, not two");
+}
+
+impl Client {
+    /// What is told until an answer comes, and the answer.
+    async fn until_answer(&mut self, id: i64) -> (Vec<Value>, Value) {
+        let mut told = Vec::new();
+        loop {
+            let message = self.next().await;
+            if message["id"] == id {
+                return (told, message);
+            }
+            told.push(message);
+            assert!(told.len() < 100, "{told:?}");
+        }
+    }
+
+    /// Waits until something is told, past whatever else is.
+    async fn until_told(&mut self, wanted: &str) -> Value {
+        for _ in 0..100 {
+            let message = self.next().await;
+            if message["method"] == wanted {
+                return message;
+            }
+        }
+        panic!("{wanted} was not told");
+    }
+}
+
+#[tokio::test]
+async fn a_subscriber_is_told_of_changes_and_of_the_end() {
+    let mut client = Client::started().await;
+    client.request(1, "tools/call", json!({"name": "create_sandbox", "arguments": {}})).await;
+    let (told, answer) = client.until_answer(1).await;
+    let sandbox = answer["result"]["structuredContent"]["sandbox_id"].as_str().unwrap().to_owned();
+    if told.is_empty() {
+        client.until_told("notifications/resources/list_changed").await;
+    }
+    let uri = format!("belljar://{sandbox}/a/b.txt");
+    let directory = format!("belljar://{sandbox}/");
+    for (id, uri) in [(2, &uri), (3, &directory)] {
+        let answer = client.ask(id, "resources/subscribe", json!({"uri": uri})).await;
+        assert!(answer["result"].is_object(), "{answer}");
+    }
+    let write =
+        |path: &str| json!({"name": "write_file", "arguments": {"sandbox_id": sandbox, "path": path, "content": "x"}});
+    // Told of the directory only, and then of both.
+    client.request(4, "tools/call", write("other.txt")).await;
+    let told = client.until_told("notifications/resources/updated").await;
+    assert_eq!(told["params"]["uri"], *directory);
+    client.request(5, "tools/call", write("./a/b.txt")).await;
+    assert_eq!(client.until_told("notifications/resources/updated").await["params"]["uri"], *uri);
+    assert_eq!(client.until_told("notifications/resources/updated").await["params"]["uri"], *directory);
+
+    client.request(6, "resources/unsubscribe", json!({"uri": directory})).await;
+    let (_, answer) = client.until_answer(6).await;
+    assert!(answer["result"].is_object(), "{answer}");
+    client.request(7, "tools/call", json!({"name": "destroy_sandbox", "arguments": {"sandbox_id": sandbox}})).await;
+    assert_eq!(client.until_told("notifications/resources/updated").await["params"]["uri"], *uri);
+    client.until_told("notifications/resources/list_changed").await;
+
+    for uri in [&*uri, "belljar://sb_other/x", "belljar://runs/run_1/stdout", "nonsense"] {
+        client.request(8, "resources/subscribe", json!({"uri": uri})).await;
+        let (_, answer) = client.until_answer(8).await;
+        assert!(answer["error"].is_object(), "{uri}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_have_a_bound() {
+    let mut client = Client::started().await;
+    client.request(1, "tools/call", json!({"name": "create_sandbox", "arguments": {}})).await;
+    let (_, answer) = client.until_answer(1).await;
+    let sandbox = answer["result"]["structuredContent"]["sandbox_id"].as_str().unwrap().to_owned();
+    let mut refused = 0;
+    for n in 0..105 {
+        client.request(10 + n, "resources/subscribe", json!({"uri": format!("belljar://{sandbox}/{n}")})).await;
+        let (_, answer) = client.until_answer(10 + n).await;
+        refused += usize::from(answer["error"].is_object());
+    }
+    assert_eq!(refused, 5);
+}
+
+#[tokio::test]
+async fn a_listener_of_the_stateless_revision_is_told() {
+    let mut client = Client::new();
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    let create = json!({"name": "create_sandbox", "arguments": {}, "_meta": meta});
+    let answer = client.ask(1, "tools/call", create).await;
+    let sandbox = answer["result"]["structuredContent"]["sandbox_id"].as_str().unwrap().to_owned();
+    let uri = format!("belljar://{sandbox}/a.txt");
+    let wanted = json!({"resourcesListChanged": true, "toolsListChanged": true,
+        "resourceSubscriptions": [uri, "belljar://sb_other/x", "nonsense"]});
+    client.request(2, "subscriptions/listen", json!({"notifications": wanted, "_meta": meta})).await;
+    let accepted = client.next().await;
+    assert_eq!(accepted["method"], "notifications/subscriptions/acknowledged", "{accepted}");
+    let expected = json!({"resourcesListChanged": true, "resourceSubscriptions": [uri, "belljar://sb_other/x"]});
+    assert_eq!(accepted["params"]["notifications"], expected, "{accepted}");
+    let write = json!({"name": "write_file", "_meta": meta,
+        "arguments": {"sandbox_id": sandbox, "path": "/workspace/a.txt", "content": "x"}});
+    client.request(3, "tools/call", write).await;
+    let told = client.until_told("notifications/resources/updated").await;
+    assert_eq!(told["params"]["uri"], *uri);
+    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 2, "{told}");
+    let destroy = json!({"name": "destroy_sandbox", "arguments": {"sandbox_id": sandbox}, "_meta": meta});
+    client.request(4, "tools/call", destroy).await;
+    client.until_told("notifications/resources/updated").await;
+    client.until_told("notifications/resources/list_changed").await;
 }

@@ -3,130 +3,30 @@
 //!
 //! What a program did is a result, however badly it ended; what we failed to do is one sentence with the next step.
 
+mod run;
+mod shorten;
+
 use std::fmt::Write;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use belljar_core::{Content, Ending, FileKind, Limit, Limits, Listing, State, Stream};
-use belljar_engine::{Run, SandboxInfo};
+use belljar_core::{Content, Entry, FileKind, Listing};
+use belljar_engine::SandboxInfo;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
+pub(crate) use self::run::{Told, ran, still_running};
+pub(crate) use self::shorten::shorten_text;
 use crate::{clean, mime};
 
-/// What a model is shown of each stream. The rest is a resource.
-const STDOUT_BYTES_MAX: usize = 16 * 1024;
-const STDERR_BYTES_MAX: usize = 8 * 1024;
+/// What a listing has at most.
+const LISTING_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a part by lines has at most.
+const LINES_BYTES_MAX: usize = 256 * 1024;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-
-/// The report of a run. `kept` says whether a whole stream can be read later.
-pub(crate) fn ran(run: &Run, wall: Duration, kept: impl Fn(Stream) -> bool) -> CallToolResult {
-    let report = &run.report;
-    let uri = |stream, name| kept(stream).then(|| format!("belljar://runs/{}/{name}", run.id));
-    let stdout = shorten(&report.stdout, STDOUT_BYTES_MAX, || uri(Stream::Stdout, "stdout"));
-    let stderr = shorten(&report.stderr, STDERR_BYTES_MAX, || uri(Stream::Stderr, "stderr"));
-    let cut_by_limit = report.ending == Ending::Stopped { limit: Limit::Output };
-
-    let mut structured = json!({
-        "stdout": stdout.text,
-        "stderr": stderr.text,
-        "exit_code": report.ending.exit_code(),
-        "ending": report.ending.name(),
-        "state": report.state,
-        "duration_ms": millis(report.duration),
-        "usage": report.usage,
-        "isolation": report.isolation,
-        "truncated": stdout.cut || stderr.cut || cut_by_limit,
-    });
-    if let Some(sandbox) = &run.sandbox {
-        structured["sandbox_id"] = sandbox.as_str().into();
-    }
-    let uris: serde_json::Map<String, Value> = [("stdout", &stdout.uri), ("stderr", &stderr.uri)]
-        .into_iter()
-        .filter_map(|(name, uri)| Some((name.to_owned(), uri.clone()?.into())))
-        .collect();
-    if !uris.is_empty() {
-        structured["output_uris"] = uris.into();
-    }
-
-    let mut text = stdout.text;
-    if !stderr.text.is_empty() {
-        on_new_line(&mut text, "[stderr]\n");
-        text.push_str(&stderr.text);
-    }
-    if let Some(note) = ending_note(report.ending, wall, &run.limits) {
-        on_new_line(&mut text, &note);
-    }
-    if let Some(note) = state_note(report.state) {
-        on_new_line(&mut text, note);
-    }
-    if text.trim().is_empty() {
-        text = "(no output)".into();
-    }
-    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-    result.structured_content = Some(structured);
-    result.is_error = Some(!report.ending.is_success());
-    result
-}
-
-/// What the output alone does not say.
-fn ending_note(ending: Ending, wall: Duration, limits: &Limits) -> Option<String> {
-    match ending {
-        Ending::Exited { code: 0 } => None,
-        Ending::Exited { code } => Some(format!("[exit {code}]")),
-        Ending::Killed { signal } => Some(match signal_name(signal) {
-            Some(name) => format!("[killed by signal {signal} ({name})]"),
-            None => format!("[killed by signal {signal}]"),
-        }),
-        Ending::Stopped { limit: Limit::Wall } => {
-            Some(format!("[timeout after {} s; send a larger timeout, or do less at once]", wall.as_secs_f64()))
-        }
-        Ending::Stopped { limit: Limit::Memory } => {
-            let limit = limits.memory_bytes / MIB;
-            Some(format!(
-                "[out of memory: limit {limit} MiB; use less, or create_sandbox with a larger limits.memory_mb]"
-            ))
-        }
-        Ending::Stopped { limit: Limit::Output } => {
-            let limit = limits.output_bytes / KIB;
-            Some(format!("[stopped for too much output: limit {limit} KiB; print less, or write to a file]"))
-        }
-        Ending::Cancelled => Some("[cancelled]".into()),
-    }
-}
-
-fn state_note(state: State) -> Option<&'static str> {
-    match state {
-        State::Fresh | State::Preserved => None,
-        State::Reset => Some("[the sandbox was reset: what earlier calls left in it is gone]"),
-        State::Lost => Some("[sandbox lost: nothing of it remains; call create_sandbox for a new one]"),
-    }
-}
-
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS, a system call that the sandbox forbids",
-        _ => return None,
-    })
-}
 
 pub(crate) fn created(info: &SandboxInfo) -> CallToolResult {
     let limits = info.limits;
@@ -162,6 +62,46 @@ pub(crate) fn destroyed(sandbox: &str) -> CallToolResult {
 pub(crate) fn wrote(path: &str, size: usize) -> CallToolResult {
     let path = clean::reveal(path);
     done(format!("wrote {size} bytes to {path}"), json!({"path": path, "size": size}))
+}
+
+pub(crate) fn unpacked(path: &str, count: usize, size: usize) -> CallToolResult {
+    let path = clean::reveal(path);
+    let text = format!("wrote {count} files, {size} bytes in all, to {path}");
+    done(text, json!({"path": path, "size": size, "files": count}))
+}
+
+/// Lines `from` to `to` of a file, of which `content` is the beginning.
+pub(crate) fn read_lines(path: &str, content: &Content, from: usize, to: usize) -> CallToolResult {
+    let text = String::from_utf8_lossy(&content.bytes);
+    let is_whole = content.bytes.len() as u64 >= content.size;
+    let total = text.lines().count();
+    let (mut shown, mut last, mut more) = (String::new(), from.saturating_sub(1), false);
+    for line in text.lines().skip(from - 1).take(to.saturating_sub(from).saturating_add(1)) {
+        let line = clean::reveal(line);
+        if shown.len() + line.len() >= LINES_BYTES_MAX {
+            more = true;
+            break;
+        }
+        shown.push_str(&line);
+        shown.push('\n');
+        last += 1;
+    }
+    let structured = json!({
+        "size": content.size,
+        "mime_type": mime::of(path, &content.bytes),
+        "encoding": "utf-8",
+        "content": shown,
+        "lines": format!("{from}-{last}"),
+        "total_lines": total,
+        "more": more || last < total || !is_whole,
+    });
+    let about = if is_whole { format!("{total}") } else { format!("more than {total}") };
+    if last < from {
+        shown = format!("(nothing from line {from} on; the file has {about} lines)");
+    } else if more || last < total || from > 1 {
+        on_new_line(&mut shown, &format!("[lines {from} to {last} of {about}]"));
+    }
+    done(shown, structured)
 }
 
 /// How a file's bytes are to be told.
@@ -269,6 +209,7 @@ fn text_part(bytes: &[u8], offset: u64, size: u64) -> Option<(usize, &str)> {
 }
 
 pub(crate) fn listed(listing: &Listing) -> CallToolResult {
+    let listing = &within(listing, LISTING_BYTES_MAX);
     let entries: Vec<Value> = listing
         .entries
         .iter()
@@ -282,6 +223,18 @@ pub(crate) fn listed(listing: &Listing) -> CallToolResult {
         })
         .collect();
     done(listing_text(listing), json!({"entries": entries, "truncated": listing.truncated}))
+}
+
+/// As many entries as fit when they are shown.
+fn within(listing: &Listing, mut bytes: usize) -> Listing {
+    let fits = |entry: &&Entry| {
+        let shown = clean::reveal(&entry.path).len() + 32;
+        let fits = shown <= bytes;
+        bytes = bytes.saturating_sub(shown);
+        fits
+    };
+    let entries: Vec<Entry> = listing.entries.iter().take_while(fits).cloned().collect();
+    Listing { truncated: listing.truncated || entries.len() < listing.entries.len(), entries }
 }
 
 /// One line for each entry: kind, size, path.
@@ -323,64 +276,6 @@ fn on_new_line(text: &mut String, line: &str) {
         text.push('\n');
     }
     text.push_str(line);
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[derive(Debug)]
-struct Shortened {
-    text: String,
-    cut: bool,
-    uri: Option<String>,
-}
-
-/// A stream as clean text of about `budget` bytes: all of it, or its head and its tail.
-fn shorten(bytes: &[u8], budget: usize, uri: impl FnOnce() -> Option<String>) -> Shortened {
-    // Cleaning can shrink a stream (colours) and grow it (NULs); only what can be shown is worth cleaning.
-    let window = budget * 4;
-    let (head, tail) = if bytes.len() <= 2 * window {
-        (clean::clean(bytes), None)
-    } else {
-        let (head, tail) = (&bytes[..window], &bytes[bytes.len() - window..]);
-        let tail = &tail[tail.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count()..];
-        (clean::clean(head), Some(clean::clean(tail)))
-    };
-    if tail.is_none() && head.len() <= budget {
-        return Shortened { text: head, cut: false, uri: None };
-    }
-    let head_shown = head_of(&head, budget / 2);
-    let tail_shown = tail_of(tail.as_deref().unwrap_or(&head), budget / 2);
-    // Of the text as it is shown, where all of it was made; else of the stream, which is longer by far.
-    let whole = if tail.is_none() { head.len() } else { bytes.len() };
-    let left_out = whole.saturating_sub(head_shown.len() + tail_shown.len());
-    let uri = uri();
-    let mut text = head_shown.to_owned();
-    let place = uri.as_ref().map(|uri| format!("; whole output: {uri}")).unwrap_or_default();
-    on_new_line(&mut text, &format!("... [{left_out} bytes left out{place}] ...\n"));
-    text.push_str(tail_shown);
-    Shortened { text, cut: true, uri }
-}
-
-/// The first `budget` bytes or a little less, up to the end of a line if one is near.
-fn head_of(text: &str, budget: usize) -> &str {
-    let end = text.floor_char_boundary(budget);
-    let near = text.floor_char_boundary(budget - budget / 4);
-    match text[near..end].rfind('\n') {
-        Some(at) => &text[..near + at + 1],
-        None => &text[..end],
-    }
-}
-
-/// The last `budget` bytes or a little less, from the beginning of a line if one is near.
-fn tail_of(text: &str, budget: usize) -> &str {
-    let start = text.ceil_char_boundary(text.len().saturating_sub(budget));
-    let near = text.ceil_char_boundary((start + budget / 4).min(text.len()));
-    match text[start..near].find('\n') {
-        Some(at) => &text[start + at + 1..],
-        None => &text[start..],
-    }
 }
 
 #[cfg(test)]

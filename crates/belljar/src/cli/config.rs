@@ -1,0 +1,66 @@
+//! `belljar config show`: every setting, and where it came from.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::config::{Config, Value};
+
+#[derive(Debug, Args)]
+pub(super) struct Configuration {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print every setting, and where it came from
+    Show {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Configuration {
+    pub(super) fn execute(self, config: &Config) -> anyhow::Result<ExitCode> {
+        let Action::Show { json: as_json } = self.action;
+        let none = || "none".to_owned();
+        let rows = [
+            row("idle_timeout", &config.idle_timeout, |time| format!("{} s", time.as_secs_f64())),
+            row("max_age", &config.max_age, |time| format!("{} s", time.as_secs_f64())),
+            row("max_sandboxes", &config.max_sandboxes, |max| max.map_or_else(|| "by open files".to_owned(), shown)),
+            row("yield_after", &config.yield_after, |time| format!("{} s", time.as_secs_f64())),
+            row("profile", &config.profile, |profile| profile.clone().unwrap_or_else(none)),
+        ];
+        let templates: Vec<&str> = config.templates.iter().map(|template| template.name.as_str()).collect();
+        let file = config.file.as_ref().map(|path| path.display().to_string());
+        let mut out = std::io::stdout().lock();
+        if as_json {
+            let settings: serde_json::Map<_, _> = rows
+                .iter()
+                .map(|(name, value, whence)| ((*name).to_owned(), json!({"value": value, "from": whence})))
+                .collect();
+            writeln!(out, "{:#}", json!({"file": file, "settings": settings, "templates": templates}))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        writeln!(out, "file: {}", file.unwrap_or_else(none))?;
+        for (name, value, whence) in rows {
+            writeln!(out, "{name:<14} {value:<16} ({whence})")?;
+        }
+        let templates = if templates.is_empty() { none() } else { templates.join(", ") };
+        writeln!(out, "{:<14} {templates}", "own templates")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn row<T>(name: &'static str, value: &Value<T>, show: impl Fn(&T) -> String) -> (&'static str, String, String) {
+    (name, show(&value.value), value.whence.to_string())
+}
+
+fn shown(value: impl Display) -> String {
+    value.to_string()
+}

@@ -1,0 +1,208 @@
+//! A run carried out: the place for it, its turn, the program itself, and what it came to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::{
+    BackendError, Changes, Isolation, Limits, Program, Range, Report, Sandbox, Source, Spec, State, Stream,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Shared;
+use crate::flight::{Controls, Flight};
+use crate::kernels::{Kind, Seat};
+use crate::run::{self, NotStarted, Orders, Outcome, Reach};
+use crate::sandboxes::InUse;
+use crate::{EngineError, LeftFile, Lost, Run, Wish, limits};
+
+/// What is kept of the files that a throw-away sandbox leaves.
+const LEFT_FILES_MAX: usize = 20;
+const LEFT_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const LEFT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+const LEFT_MAX: Duration = Duration::from_secs(5);
+
+pub(crate) struct Carried {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) flight: Arc<Flight>,
+    pub(crate) program: Program,
+    pub(crate) controls: Controls,
+    pub(crate) watcher: Option<mpsc::UnboundedSender<(Stream, Vec<u8>)>>,
+    pub(crate) kind: Kind,
+}
+
+/// Sees to it that whoever waits for a run hears of its end, also if a backend panics.
+struct Finishing(Arc<Flight>);
+
+impl Drop for Finishing {
+    fn drop(&mut self) {
+        self.0.release();
+        if self.0.outcome().is_none() {
+            tracing::error!(run = %self.0.id, "a run panicked");
+            let error = BackendError::Setup { step: "task".into(), why: "it panicked".into() };
+            self.0.finish(Err(EngineError::Backend(error)));
+        }
+    }
+}
+
+impl Carried {
+    /// In the sandbox that is given, or in one for this program alone.
+    pub(crate) async fn until_its_end(self, used: Option<InUse>) {
+        let (shared, flight) = (self.shared.clone(), self.flight.clone());
+        let finishing = Finishing(flight.clone());
+        let outcome = match used {
+            None => self.in_throw_away().await,
+            Some(used) => self.in_created(used).await,
+        };
+        let outcome = outcome.map(Arc::new);
+        if let Ok(run) = &outcome {
+            tracing::debug!(run = %run.id, sandbox = ?run.sandbox, ending = ?run.report.ending,
+                state = ?run.report.state, duration = ?run.report.duration, "a program ended");
+            shared.outputs.keep(&flight.owner, run);
+            if let Some(sandbox) = &run.sandbox {
+                shared.news.tell_changes(&flight.owner, sandbox, &run.changes);
+            }
+        }
+        flight.finish(outcome);
+        shared.jobs.ended(&flight.owner);
+        drop(finishing);
+    }
+
+    async fn in_throw_away(self) -> Result<Run, EngineError> {
+        let Carried { shared, flight, program, controls, watcher, .. } = self;
+        let orders = Orders { cancel: flight.cancel.clone(), closing: CancellationToken::new() };
+        let limits = limits::grant(&Wish::default(), &shared.settings.ceiling)?;
+        let spec = Spec { limits, ..Spec::default() };
+        let ready = async {
+            flight.hold(shared.admission.turn(None).await?);
+            shared.lessor.lease(&spec).await
+        };
+        // Dropping the lease, here or at the end, closes the sandbox behind the caller's back.
+        let lease = tokio::select! {
+            biased;
+            refusal = orders.refusal() => return Err(refusal),
+            lease = ready => lease?,
+        };
+        let sandbox = lease.sandbox()?;
+        let isolation = sandbox.isolation().clone();
+        let outcome = run::run(sandbox, program, &limits, &flight, controls, watcher, &orders).await;
+        let outcome = outcome.map_err(|NotStarted { error, .. }| error)?;
+        // Nobody was promised that anything of it would remain, so only the place itself can be lost.
+        let (state, lost) = match outcome.reach {
+            Reach::Answered => (State::Fresh, None),
+            Reach::Silent => (State::Lost, Some(Lost::Sandbox)),
+        };
+        let left = if lost.is_none() { left_files(sandbox, &outcome.changes).await } else { Vec::new() };
+        Ok(Run { left, lost, ..told(&flight, outcome, state, isolation, limits) })
+    }
+
+    async fn in_created(self, used: InUse) -> Result<Run, EngineError> {
+        let Carried { shared, flight, program, controls, watcher, kind } = self;
+        let orders = Orders { cancel: flight.cancel.clone(), closing: used.named.closing.clone() };
+        let language = match &program.source {
+            Source::Cell { language, .. } => Some(*language),
+            _ => None,
+        };
+        let ready = async {
+            let kernel = match language {
+                Some(language) => used.named.kernels.seat(language, &flight.id, kind).await?,
+                None => None,
+            };
+            flight.hold(shared.admission.turn(Some(&used.named.seats)).await?);
+            Ok(kernel)
+        };
+        let mut kernel: Option<Seat> = tokio::select! {
+            biased;
+            refusal = orders.refusal() => return Err(refusal),
+            kernel = ready => kernel?,
+        };
+        if let Some(kernel) = &kernel {
+            flight.sits_in(kernel.marker());
+        }
+        let mut used = used;
+        let before = used.count_run();
+        used.doubt(); // stays so if the program is out of reach or the backend panics
+        let limits = used.named.limits;
+        let outcome = run::run(used.sandbox(), program, &limits, &flight, controls, watcher, &orders).await;
+        let reach = match &outcome {
+            Ok(outcome) => outcome.reach,
+            Err(not_started) => not_started.reach,
+        };
+        let ends = shared.stop.is_cancelled() || orders.closing.is_cancelled();
+        let stands = reach == Reach::Answered && !ends && used.sandbox().is_alive();
+        if stands {
+            used.trust();
+        }
+        let outcome = outcome.map_err(|NotStarted { error, .. }| {
+            used.uncount_run();
+            error
+        })?;
+        if let (Some(kernel), Some(names)) = (&mut kernel, &outcome.told.names) {
+            (*kernel.names).clone_from(names);
+        }
+        let state = if stands { outcome.kernel.unwrap_or(before) } else { State::Lost };
+        let lost = match (stands, outcome.kernel, language, &mut kernel) {
+            (false, ..) => Some(Lost::Sandbox),
+            (true, Some(State::Lost), Some(language), Some(kernel)) => {
+                Some(Lost::Kernel { language, names: std::mem::take(&mut *kernel.names) })
+            }
+            _ => None,
+        };
+        let expires_in = stands.then(|| used.expires_in());
+        let isolation = used.named.isolation.clone();
+        let run = Run { lost, expires_in, ..told(&flight, outcome, state, isolation, limits) };
+        // Before the seat is free: nobody gets one in a sandbox that is in doubt.
+        drop(used);
+        Ok(run)
+    }
+}
+
+fn told(flight: &Flight, outcome: Outcome, state: State, isolation: Isolation, limits: Limits) -> Run {
+    let output = flight.output();
+    Run {
+        id: flight.id.clone(),
+        report: Report {
+            stdout: output.stdout,
+            stderr: output.stderr,
+            ending: outcome.ending,
+            state,
+            duration: outcome.duration,
+            usage: outcome.usage,
+            isolation,
+        },
+        rich: outcome.told.rich,
+        changes: outcome.changes,
+        left: Vec::new(),
+        lost: None,
+        expires_in: None,
+        limits,
+        sandbox: flight.sandbox.clone(),
+    }
+}
+
+/// Copies of the files that go with a throw-away sandbox, as far as they are few and small.
+async fn left_files(sandbox: &dyn Sandbox, changes: &Changes) -> Vec<LeftFile> {
+    let mut left = Vec::new();
+    let mut room = LEFT_BYTES_MAX;
+    let read_all = async {
+        for entry in changes.entries.iter().take(LEFT_FILES_MAX) {
+            let length = LEFT_FILE_BYTES_MAX.min(room);
+            if entry.metadata.size > length {
+                continue;
+            }
+            match sandbox.read(&entry.path, Range { offset: 0, length }).await {
+                Ok(content) if content.size <= length => {
+                    room -= content.bytes.len() as u64;
+                    left.push(LeftFile { path: entry.path.clone(), bytes: content.bytes });
+                }
+                // Grown or gone since it was listed.
+                Ok(_) | Err(BackendError::File(_)) => {}
+                Err(_) => return,
+            }
+        }
+    };
+    // What was read by then is kept.
+    let _ = timeout(LEFT_MAX, read_all).await;
+    left
+}

@@ -1,0 +1,210 @@
+//! One run under way, as those see it who wait for it, come back to it, or talk to it.
+//!
+//! ```text
+//!            ┌── attended ──▶ answered
+//! begun ─────┤      │ takes long, or was to be in the background
+//!            │      ▼
+//!            │     job ─────▶ answered whenever it is asked
+//!            └── orphaned: its caller hung up ── the same request comes again ──▶ attended
+//!                   └── nobody comes ──▶ cancelled
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::Turn;
+use crate::kernels::JobMarker;
+use crate::log::{Full, Log, Part};
+use crate::{EngineError, Principal, Run, RunId, RunRequest, SandboxId};
+
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) id: RunId,
+    pub(crate) owner: Principal,
+    pub(crate) request: RunRequest,
+    pub(crate) sandbox: Option<SandboxId>,
+    pub(crate) begun: Instant,
+    pub(crate) cancel: CancellationToken,
+    log: Mutex<Log>,
+    standing: Mutex<Standing>,
+    signals: mpsc::UnboundedSender<i32>,
+    input: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
+    outcome: Mutex<Option<Result<Arc<Run>, EngineError>>>,
+    finished: CancellationToken,
+    /// How much of its output was told to those who ask without saying from where.
+    told: AtomicU64,
+    times_left: AtomicU64,
+}
+
+/// What a run holds that a job must not keep from others.
+#[derive(Debug, Default)]
+struct Standing {
+    is_job: bool,
+    turn: Option<Turn>,
+    kernel: Option<JobMarker>,
+}
+
+/// The other ends of a flight, for the task that carries it out.
+#[derive(Debug)]
+pub(crate) struct Controls {
+    pub(crate) signals: mpsc::UnboundedReceiver<i32>,
+    pub(crate) input: Option<mpsc::Receiver<Vec<u8>>>,
+}
+
+/// Pieces of live input that may wait for a program.
+const INPUT_QUEUE: usize = 16;
+
+impl Flight {
+    pub(crate) fn new(
+        id: RunId,
+        owner: Principal,
+        request: RunRequest,
+        sandbox: Option<SandboxId>,
+        cancel: CancellationToken,
+    ) -> (Arc<Flight>, Controls) {
+        let (signals, signalled) = mpsc::unbounded_channel();
+        let live = request.program.stdin == belljar_core::Stdin::Live;
+        let (writer, reader) = mpsc::channel(INPUT_QUEUE);
+        let flight = Arc::new(Flight {
+            id,
+            owner,
+            request,
+            sandbox,
+            begun: Instant::now(),
+            cancel,
+            log: Mutex::new(Log::new(0)),
+            standing: Mutex::default(),
+            signals,
+            input: Mutex::new(live.then_some(writer)),
+            outcome: Mutex::new(None),
+            finished: CancellationToken::new(),
+            told: AtomicU64::new(0),
+            times_left: AtomicU64::new(0),
+        });
+        (flight, Controls { signals: signalled, input: live.then_some(reader) })
+    }
+
+    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what the run holds into keeping; a job lets go of its turn at once.
+    pub(crate) fn hold(&self, turn: Turn) {
+        let mut standing = self.standing();
+        if !standing.is_job {
+            standing.turn = Some(turn);
+        }
+    }
+
+    pub(crate) fn sits_in(&self, kernel: JobMarker) {
+        let mut standing = self.standing();
+        if standing.is_job {
+            kernel.mark(&self.id);
+        }
+        standing.kernel = Some(kernel);
+    }
+
+    /// From here on nobody waits for it: others may have its turn, and its oldest output makes room for the new.
+    pub(crate) fn become_job(&self) {
+        let mut standing = self.standing();
+        standing.is_job = true;
+        standing.turn = None;
+        if let Some(kernel) = &standing.kernel {
+            kernel.mark(&self.id);
+        }
+        self.log().when_full(Full::Forgets);
+    }
+
+    /// All of its output, at its end. That of a job is asked for again; nobody else comes back for it.
+    pub(crate) fn output(&self) -> Part {
+        if self.standing().is_job { self.log().since(0) } else { self.log().take_all() }
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn release(&self) {
+        let mut standing = self.standing();
+        standing.turn = None;
+        standing.kernel = None;
+    }
+
+    pub(crate) fn finish(&self, outcome: Result<Arc<Run>, EngineError>) {
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.finished.cancel();
+    }
+
+    /// How it ended, once it has.
+    pub(crate) fn outcome(&self) -> Option<Result<Arc<Run>, EngineError>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) async fn finished(&self) -> Result<Arc<Run>, EngineError> {
+        self.finished.cancelled().await;
+        self.outcome().unwrap_or(Err(EngineError::ShuttingDown))
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        // One that has ended takes no signal, and its end is what the caller is told.
+        let _ = self.signals.send(signal);
+    }
+
+    /// The way to its standard input; `None` when that was whole from the beginning, or has ended.
+    pub(crate) fn input(&self) -> Option<mpsc::Sender<Vec<u8>>> {
+        self.input.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn end_input(&self) {
+        self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// How often a caller has hung up on it.
+    pub(crate) fn times_left(&self) -> u64 {
+        self.times_left.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn was_left(&self) {
+        self.times_left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// About how much memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let code = match &self.request.program.source {
+            belljar_core::Source::Code { code, .. } | belljar_core::Source::Cell { code, .. } => code.len(),
+            belljar_core::Source::Command(line) => line.len(),
+        };
+        let run = self.outcome().and_then(Result::ok).map_or(0, |run| run.bytes());
+        code + run + self.log().memory()
+    }
+
+    /// The offset up to which its output was told, moved on to `end`.
+    pub(crate) fn told_up_to(&self, end: u64) -> u64 {
+        self.told.swap(end, Ordering::Relaxed)
+    }
+
+    pub(crate) fn told(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
+    }
+}
+
+/// How a caller leaves before its answer. Unless it says that it hung up, it meant to cancel.
+#[derive(Debug, Clone, Default)]
+pub struct Departure(Arc<AtomicBool>);
+
+impl Departure {
+    /// The connection is gone, and the caller may come back for its answer.
+    pub fn hung_up(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_hang_up(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,250 @@
+//! Runs that nobody waits for: those in the background, and those whose caller hung up and may come back.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::flight::Flight;
+use crate::{EngineError, Principal, Run, RunId, RunRequest, SandboxId};
+
+/// Jobs of one principal that may run at once.
+const RUNNING_MAX: usize = 32;
+
+/// Jobs of one principal that are known, ended ones included, and the memory that ended ones may take; of those the oldest
+/// are forgotten first.
+const KNOWN_MAX: usize = 128;
+const ENDED_BYTES_MAX: usize = 24 * 1024 * 1024;
+
+/// How long a run goes on for a caller that hung up.
+const ORPHAN_GRACE: Duration = Duration::from_secs(3);
+
+/// How long the answer of a run is kept for a caller that hung up.
+const ORPHAN_ANSWER: Duration = Duration::from_secs(20);
+
+/// How long the news of a hang-up may take. So long a request waits that is equal to one in flight.
+const HANGUP_SHOWS: Duration = Duration::from_millis(250);
+
+const ORPHANS_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    /// Oldest first.
+    known: Mutex<Vec<Arc<Flight>>>,
+    orphans: Mutex<Vec<Arc<Flight>>>,
+    /// Those whose callers wait for them.
+    attended: Mutex<Vec<Arc<Flight>>>,
+}
+
+/// What a caller wants of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobAction {
+    /// Look.
+    Poll,
+    /// Look when it has ended, or after this long.
+    Wait(Duration),
+    /// Bytes for its standard input.
+    Stdin {
+        bytes: Vec<u8>,
+        then: StdinThen,
+    },
+    Signal(i32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StdinThen {
+    Open,
+    End,
+}
+
+/// A job as its owner sees it.
+#[derive(Debug, Clone)]
+pub struct JobView {
+    pub id: RunId,
+    pub sandbox: Option<SandboxId>,
+    /// What it came to, once it has ended.
+    pub ended: Option<Arc<Run>>,
+    pub age: Duration,
+    /// What it printed from the offset on.
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Bytes from the offset on that are forgotten.
+    pub missed: u64,
+    /// Where the next look begins.
+    pub next_offset: u64,
+}
+
+impl Jobs {
+    fn known(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn orphans(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a job of a run; `Err` when its owner has too many.
+    pub(crate) fn add(&self, flight: &Arc<Flight>) -> Result<(), EngineError> {
+        let mut known = self.known();
+        let running = |other: &&Arc<Flight>| other.owner == flight.owner && other.outcome().is_none();
+        if known.iter().filter(running).count() >= RUNNING_MAX {
+            return Err(EngineError::TooManyJobs { max: RUNNING_MAX });
+        }
+        let is_own = |other: &Arc<Flight>| other.owner == flight.owner;
+        if known.iter().filter(|other| is_own(other)).count() >= KNOWN_MAX
+            && let Some(oldest) = known.iter().position(|other| is_own(other) && other.outcome().is_some())
+        {
+            known.remove(oldest);
+        }
+        flight.become_job();
+        known.push(flight.clone());
+        Ok(())
+    }
+
+    /// A job has ended. The oldest of its owner's that have ended are forgotten, if they take too much memory together.
+    pub(crate) fn ended(&self, owner: &Principal) {
+        let mut known = self.known();
+        let mut room = ENDED_BYTES_MAX;
+        let mut latest = true;
+        let mut kept: Vec<Arc<Flight>> = Vec::with_capacity(known.len());
+        for flight in known.drain(..).rev() {
+            if flight.owner == *owner && flight.outcome().is_some() {
+                let bytes = flight.bytes();
+                if bytes > room && !latest {
+                    continue;
+                }
+                room = room.saturating_sub(bytes);
+                latest = false;
+            }
+            kept.push(flight);
+        }
+        kept.reverse();
+        *known = kept;
+    }
+
+    pub(crate) fn find(&self, who: &Principal, id: &str) -> Result<Arc<Flight>, EngineError> {
+        let known = self.known();
+        let found = known.iter().find(|flight| flight.id.as_str() == id && flight.owner == *who);
+        found.cloned().ok_or(EngineError::UnknownJob)
+    }
+
+    pub(crate) fn list(&self, who: &Principal) -> Vec<Arc<Flight>> {
+        self.known().iter().filter(|flight| flight.owner == *who).cloned().collect()
+    }
+
+    /// Keeps a run going for a caller that hung up; it is cancelled if nobody comes. `false` when there is no room.
+    pub(crate) fn orphan(&self, flight: &Arc<Flight>) -> bool {
+        let mut orphans = self.orphans();
+        if orphans.len() >= ORPHANS_MAX {
+            return false;
+        }
+        flight.was_left();
+        orphans.push(flight.clone());
+        true
+    }
+
+    /// Something else is done in a sandbox: what was answered there before is old now, and nobody gets it.
+    pub(crate) fn outdate(&self, sandbox: &str) {
+        let is_of = |flight: &Arc<Flight>| flight.sandbox.as_ref().is_some_and(|id| id.as_str() == sandbox);
+        self.orphans().retain(|flight| !(is_of(flight) && flight.outcome().is_some()));
+    }
+
+    /// The run of the same request, if its caller hung up a moment ago.
+    pub(crate) fn adopt(&self, who: &Principal, request: &RunRequest) -> Option<Arc<Flight>> {
+        let mut orphans = self.orphans();
+        let found = orphans.iter().position(|flight| flight.owner == *who && flight.request == *request)?;
+        Some(orphans.remove(found))
+    }
+
+    /// The same, for a caller that may be quicker than the news of its own hanging up: as long as an equal request is
+    /// waited for, it may be that one.
+    pub(crate) async fn adopt_soon(&self, who: &Principal, request: &RunRequest) -> Option<Arc<Flight>> {
+        const LOOKS: u32 = 25;
+        for _ in 0..LOOKS {
+            if let Some(flight) = self.adopt(who, request) {
+                return Some(flight);
+            }
+            let is_equal = |flight: &Arc<Flight>| flight.owner == *who && flight.request == *request;
+            if !self.attended().iter().any(is_equal) {
+                // It may have been orphaned between the two looks.
+                return self.adopt(who, request);
+            }
+            tokio::time::sleep(HANGUP_SHOWS / LOOKS).await;
+        }
+        self.adopt(who, request)
+    }
+
+    fn attended(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
+        self.attended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn attend(&self, flight: &Arc<Flight>) {
+        self.attended().push(flight.clone());
+    }
+
+    pub(crate) fn leave(&self, flight: &Arc<Flight>) {
+        let mut attended = self.attended();
+        if let Some(at) = attended.iter().position(|known| Arc::ptr_eq(known, flight)) {
+            attended.swap_remove(at);
+        }
+    }
+
+    fn is_orphan(&self, flight: &Arc<Flight>) -> bool {
+        self.orphans().iter().any(|orphan| Arc::ptr_eq(orphan, flight))
+    }
+
+    /// Waits for an orphan's caller, and makes an end of it if none comes.
+    pub(crate) async fn mourn(&self, flight: Arc<Flight>, stop: CancellationToken) {
+        let times = flight.times_left();
+        for (patience, ends_it) in [(ORPHAN_GRACE, true), (ORPHAN_ANSWER, false)] {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(patience) => {}
+            }
+            // Taken up again, and perhaps left again since: that is another's to wait for.
+            if !self.is_orphan(&flight) || flight.times_left() != times {
+                return;
+            }
+            if ends_it && flight.outcome().is_none() {
+                break;
+            }
+        }
+        let mut orphans = self.orphans();
+        if let Some(at) = orphans.iter().position(|orphan| Arc::ptr_eq(orphan, &flight)) {
+            orphans.remove(at);
+            flight.cancel.cancel();
+        }
+    }
+}
+
+/// A look at a job, from `offset` or from where the last look ended.
+pub(crate) fn view(flight: &Flight, offset: Option<u64>) -> Result<JobView, EngineError> {
+    // Before the output: what comes in between is then seen by the next look, and never lost.
+    let ended = flight.outcome().transpose()?;
+    let part = flight.log().since(offset.unwrap_or_else(|| flight.told()));
+    flight.told_up_to(part.end);
+    Ok(JobView {
+        id: flight.id.clone(),
+        sandbox: flight.sandbox.clone(),
+        ended,
+        age: flight.begun.elapsed(),
+        stdout: part.stdout,
+        stderr: part.stderr,
+        missed: part.missed,
+        next_offset: part.end,
+    })
+}
+
+/// A job without its output, of which nothing counts as told.
+pub(crate) fn summary(flight: &Flight) -> JobView {
+    JobView {
+        id: flight.id.clone(),
+        sandbox: flight.sandbox.clone(),
+        ended: flight.outcome().and_then(Result::ok),
+        age: flight.begun.elapsed(),
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        missed: 0,
+        next_offset: flight.told(),
+    }
+}

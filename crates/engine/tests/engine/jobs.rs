@@ -1,0 +1,200 @@
+//! Runs that nobody waits for, and callers that come back.
+
+use belljar_core::{Ending, Stdin, Then};
+use belljar_engine::{Answer, Attendance, Away, Departure, JobAction, JobView, Stays, StdinThen};
+
+use super::*;
+
+fn stays(time: Duration) -> Attendance {
+    Attendance { stays: Stays::For(time), departure: Departure::default() }
+}
+
+fn away(away: Away) -> Attendance {
+    Attendance { stays: Stays::Away(away), departure: Departure::default() }
+}
+
+#[track_caller]
+fn job(answer: Answer) -> JobView {
+    let Answer::Job(job) = answer else { panic!("{answer:?}") };
+    job
+}
+
+async fn look(engine: &Engine, id: &str, action: JobAction) -> JobView {
+    engine.job(&me(), id, action, None).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quick_run_is_no_job() {
+    let (_, engine) = engine();
+    let answer = engine.attend(&me(), fresh("print a"), stays(ms(1000))).await.unwrap();
+    assert!(matches!(answer, Answer::Finished(run) if run.report.stdout == b"a\n"));
+    assert!(engine.jobs(&me()).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_run_becomes_a_job_and_its_end_is_told_as_often_as_it_is_asked() {
+    let (_, engine) = engine();
+    let id = sandbox(&engine).await;
+    let begun = engine.attend(&me(), within(&id, "print a\nsleep 5000\nprint b"), stays(ms(1000))).await.unwrap();
+    let begun = job(begun);
+    assert_eq!((begun.stdout.as_slice(), begun.ended.is_none()), (&b"a\n"[..], true));
+    let name = begun.id.as_str();
+    assert_eq!(look(&engine, name, JobAction::Poll).await.stdout, b"", "told already");
+    let waited = look(&engine, name, JobAction::Wait(ms(60_000))).await;
+    assert_eq!((waited.stdout.as_slice(), waited.next_offset), (&b"b\n"[..], 4));
+    for _ in 0..2 {
+        let again = engine.job(&me(), name, JobAction::Poll, Some(0)).await.unwrap();
+        let run = again.ended.unwrap();
+        assert_eq!((again.stdout.as_slice(), run.report.ending), (&b"a\nb\n"[..], Ending::Exited { code: 0 }));
+    }
+    let stranger = engine.job(&Principal::new("other"), name, JobAction::Poll, None).await;
+    assert!(matches!(stranger, Err(EngineError::UnknownJob)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_takes_nobodys_turn() {
+    let settings = Settings { runs_max: 1, runs_per_sandbox_max: 1, ..Settings::default() };
+    let (_, engine) = engine_with(Manners::default(), settings);
+    let id = sandbox(&engine).await;
+    for _ in 0..3 {
+        job(engine.attend(&me(), within(&id, "sleep 9000"), away(Away::LetsSandboxExpire)).await.unwrap());
+    }
+    let run = engine.run(&me(), within(&id, "print a")).await.unwrap();
+    assert_eq!(run.report.stdout, b"a\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_would_run_for_ever_does_not_keep_its_sandbox() {
+    for (away_as, stands) in [(Away::LetsSandboxExpire, 0), (Away::KeepsSandbox, 1)] {
+        let settings = Settings { idle: ms(10_000), ..Settings::default() };
+        let (fake, engine) = engine_with(Manners::default(), settings);
+        let id = sandbox(&engine).await;
+        let request = walled(within(&id, "sleep 3600000"), ms(3_600_000));
+        let begun = job(engine.attend(&me(), request, away(away_as)).await.unwrap());
+        tokio::time::sleep(ms(30_000)).await;
+        assert_eq!((engine.sandboxes(&me()).len(), fake.programs()), (stands, stands), "{away_as:?}");
+        let seen = look(&engine, begun.id.as_str(), JobAction::Poll).await;
+        assert_eq!(seen.ended.is_some(), stands == 0);
+        engine.shutdown().await;
+        assert_nothing_left(&fake);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_reads_what_is_sent_and_heeds_signals() {
+    let (_, engine) = engine();
+    let id = sandbox(&engine).await;
+    let mut request = within(&id, "stdin\nprint end");
+    request.program.stdin = Stdin::Live;
+    let begun = job(engine.attend(&me(), request, away(Away::KeepsSandbox)).await.unwrap());
+    let name = begun.id.as_str();
+    look(&engine, name, JobAction::Stdin { bytes: b"one ".to_vec(), then: StdinThen::Open }).await;
+    look(&engine, name, JobAction::Stdin { bytes: b"two ".to_vec(), then: StdinThen::End }).await;
+    let ended = engine.job(&me(), name, JobAction::Wait(ms(1000)), Some(0)).await.unwrap();
+    assert_eq!(ended.stdout, b"one two end\n");
+    let late = look(&engine, name, JobAction::Stdin { bytes: b"x".to_vec(), then: StdinThen::Open }).await;
+    assert!(late.ended.is_some(), "one that has ended takes everything");
+
+    let begun = job(engine.attend(&me(), within(&id, "sleep 60000"), away(Away::KeepsSandbox)).await.unwrap());
+    let refused =
+        engine.job(&me(), begun.id.as_str(), JobAction::Stdin { bytes: Vec::new(), then: StdinThen::End }, None).await;
+    assert!(matches!(refused, Err(EngineError::NoLiveStdin)));
+    look(&engine, begun.id.as_str(), JobAction::Signal(2)).await;
+    let ended = look(&engine, begun.id.as_str(), JobAction::Wait(ms(1000))).await;
+    assert_eq!(ended.ended.unwrap().report.ending, Ending::Exited { code: 130 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kernel_that_a_job_has_is_not_waited_for() {
+    let (_, engine) = engine();
+    let id = sandbox(&engine).await;
+    let cell = |code: &str| {
+        let source = Source::Cell { language: Language::Python, code: code.into(), then: Then::More };
+        RunRequest { sandbox: Some(id.to_string()), program: Program { source, ..program(code) } }
+    };
+    let begun = job(engine.attend(&me(), cell("sleep 5000"), stays(ms(100))).await.unwrap());
+    let refused = engine.run(&me(), cell("print a")).await;
+    assert!(matches!(refused, Err(EngineError::KernelBusy { job, .. }) if job == begun.id));
+    look(&engine, begun.id.as_str(), JobAction::Wait(ms(10_000))).await;
+    assert_eq!(engine.run(&me(), cell("print a")).await.unwrap().report.stdout, b"a\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_talkative_job_forgets_its_oldest_output() {
+    let (_, engine) = engine();
+    let id = sandbox(&engine).await;
+    let begun =
+        job(engine.attend(&me(), within(&id, "flood 3000000\nprint end"), away(Away::KeepsSandbox)).await.unwrap());
+    let ended = engine.job(&me(), begun.id.as_str(), JobAction::Wait(ms(10_000)), Some(0)).await.unwrap();
+    assert_eq!((ended.stdout.len(), ended.missed, ended.next_offset), (1 << 20, 3_000_004 - (1 << 20), 3_000_004));
+    assert!(ended.stdout.ends_with(b"end\n"));
+    assert_eq!(ended.ended.unwrap().report.ending, Ending::Exited { code: 0 });
+}
+
+/// A caller that hangs up after a while.
+async fn hang_up(engine: &Engine, request: RunRequest, departure: Departure) {
+    let attendance = Attendance { stays: Stays::For(ms(60_000)), departure: departure.clone() };
+    let who = me();
+    let mut call = std::pin::pin!(engine.attend(&who, request, attendance));
+    tokio::select! {
+        answer = &mut call => panic!("{answer:?}"),
+        () = tokio::time::sleep(ms(50)) => departure.hung_up(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_again_gets_the_run_that_it_began() {
+    let (fake, engine) = engine();
+    let id = sandbox(&engine).await;
+    let request = within(&id, "print once\nsleep 1000\nprint done");
+    hang_up(&engine, request.clone(), Departure::default()).await;
+    let other = engine.attend(&me(), within(&id, "print other"), stays(ms(5000))).await.unwrap();
+    assert!(matches!(other, Answer::Finished(run) if run.report.stdout == b"other\n"), "not the same request");
+    let answer = engine.attend(&me(), request.clone(), stays(ms(5000))).await.unwrap();
+    assert!(matches!(answer, Answer::Finished(run) if run.report.stdout == b"once\ndone\n"));
+    assert_eq!(fake.started(), 2);
+    let again = engine.attend(&me(), request, stays(ms(5000))).await.unwrap();
+    assert!(matches!(again, Answer::Finished(_)));
+    assert_eq!(fake.started(), 3, "an answer is given once; then it is a new request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_waits_for_its_caller_and_a_run_does_not_wait_long() {
+    let (fake, engine) = engine();
+    let id = sandbox(&engine).await;
+    let quick = within(&id, "sleep 100\nprint quick");
+    hang_up(&engine, quick.clone(), Departure::default()).await;
+    let endless = within(&id, "sleep 3600000");
+    hang_up(&engine, endless, Departure::default()).await;
+    tokio::time::sleep(ms(10_000)).await;
+    assert_eq!(fake.programs(), 0, "nobody came for it");
+    let answer = engine.attend(&me(), quick, stays(ms(1000))).await.unwrap();
+    assert!(matches!(answer, Answer::Finished(run) if run.report.stdout == b"quick\n"));
+    assert_eq!(fake.started(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_cancels_does_not_come_back() {
+    let (fake, engine) = engine();
+    let id = sandbox(&engine).await;
+    let call =
+        tokio::time::timeout(ms(50), engine.attend(&me(), within(&id, "sleep 3600000"), stays(ms(60_000)))).await;
+    assert!(call.is_err());
+    settle().await;
+    assert_eq!(fake.programs(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_are_bounded() {
+    let (fake, engine) = engine();
+    let id = sandbox(&engine).await;
+    for _ in 0..32 {
+        job(engine.attend(&me(), within(&id, "sleep 3600000"), away(Away::LetsSandboxExpire)).await.unwrap());
+    }
+    let one_more = engine.attend(&me(), within(&id, "sleep 3600000"), away(Away::LetsSandboxExpire)).await;
+    assert!(matches!(one_more, Err(EngineError::TooManyJobs { max: 32 })));
+    settle().await;
+    assert_eq!(fake.programs(), 32, "the one that was refused does not run");
+    engine.shutdown().await;
+    assert_nothing_left(&fake);
+}

@@ -1,0 +1,48 @@
+# Compiles the Rust program on descriptor 3 and becomes it. $1 is rustc. For any POSIX shell.
+#
+# In a Cargo package it is compiled as one more example of that package, with its library, dependencies and edition. For
+# that the package is copied as links into a directory of ours, so that nothing is written in its own.
+cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/belljar
+run=$cache/run/$$
+# A program is its shell's process, and its directory has that number: the others' are no longer needed.
+for old in "$cache"/run/*; do
+    [ -d "/proc/${old##*/}" ] && [ "$old" != "$run" ] || rm -rf "$old"
+done
+mkdir -p "$run" && cat <&3 >"$run/main.rs" || exit 1
+exec 3<&-
+
+# $1 is the edition.
+compile() {
+    (cd "$run" && exec "$rustc" --edition "$1" -A warnings -C debuginfo=0 -C "incremental=$cache/rust" $linker \
+        -o main main.rs) </dev/null >"$run/log" 2>&1
+}
+
+# In the mirror of the package, which has one build at a time.
+compile_in_package() {
+    find . -maxdepth 1 -type l -exec rm -f {} +
+    for entry in "$package"/* "$package"/.[!.]*; do
+        case ${entry##*/} in
+        examples | target) ;;
+        *) [ -e "$entry" ] && ln -s "$entry" . ;;
+        esac
+    done
+    mkdir -p examples && cp "$run/main.rs" examples/main.rs &&
+        CARGO_TARGET_DIR=$cache/cargo RUSTC=$rustc RUSTFLAGS="-A warnings $linker" CARGO_PROFILE_DEV_DEBUG=0 \
+            "$cargo" build --quiet --offline --jobs 4 --example main </dev/null &&
+        cp "$cache/cargo/debug/examples/main" "$run/main"
+}
+
+rustc=$1 cargo=${1%/*}/cargo linker=
+command -v mold >/dev/null 2>&1 && linker='-C link-arg=-fuse-ld=mold'
+package=$PWD
+while [ -n "$package" ] && [ ! -f "$package/Cargo.toml" ]; do package=${package%/*}; done
+if [ -n "$package" ] && [ -x "$cargo" ] && grep -q '^[[:space:]]*\[package\]' "$package/Cargo.toml"; then
+    mirror=$cache/mirror/$(printf %s "$package" | tr / %)
+    mkdir -p "$mirror" || exit 1
+    (cd "$mirror" && { flock 9 2>/dev/null || :; } && compile_in_package) 9>"$mirror.lock" >"$run/log" 2>&1
+elif ! compile 2024; then
+    # Before Rust 1.85 there was no edition 2024.
+    ! grep -q 'edition 2024 is unstable\|argument for .--edition' "$run/log" || compile 2021
+fi
+[ -x "$run/main" ] || { cat "$run/log" >&2; exit 1; }
+exec "$run/main"

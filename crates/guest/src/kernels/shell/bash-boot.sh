@@ -1,0 +1,1 @@
+IFS= read -r -d $'\1' -u 4 __belljar_text; eval "$__belljar_text"; case $__belljar_active in once) (builtin eval "$__belljar_code") 3>&-; __belljar_was=$?; __belljar_once ;; *) builtin eval "$__belljar_loop" ;; esac

@@ -1,0 +1,351 @@
+//! All programs and kernels of the sandbox: starting, reaping, and making sure that a run leaves nothing alive but what it
+//! may leave to its kernel.
+//!
+//! Every process of the sandbox is below a living runner, or is a stray: something a runner left when it ended. Strays
+//! are children of process 1 or below one, so they cannot hide, and they are killed before the run they came from is
+//! told to be over.
+
+use std::time::Duration;
+
+use belljar_core::wire::{FromGuest, Init, Start};
+use belljar_core::{FileError, FileErrorKind, Language, Source, State, Usage};
+use rustix::event::PollFd;
+use rustix::process::{Pid, Signal};
+
+use crate::cells::{Code, Conduct, Kernel};
+use crate::changes::{Known, Look};
+use crate::files::refusal;
+use crate::kernels;
+use crate::launch::Launch;
+use crate::process::{Channel, Means, Process};
+use crate::program::Program;
+use crate::stream::{Gone, Stream};
+use crate::sys::{self, Patience, Waited};
+use crate::tree::{self, Strays};
+
+/// Programs at once. Each costs four descriptors here.
+const PROGRAMS_MAX: usize = 64;
+
+/// Kernels at once: one for each language, and those that are on their way out.
+const KERNELS_MAX: usize = 16;
+
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    programs: Vec<Program>,
+    kernels: Vec<Kernel>,
+    /// Languages that had a kernel which remembered something, and ended.
+    ended: Vec<Language>,
+    means: Means,
+    turn: usize,
+}
+
+/// Whose descriptor it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Program(usize),
+    Kernel(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Children {
+    None,
+    Some,
+}
+
+impl Processes {
+    pub(crate) fn start(&mut self, init: &Init, id: u32, start: Start, stream: &mut Stream) -> Result<(), Gone> {
+        let look = Look::new(start.changed_max, &self.means.known);
+        let started = match start.source {
+            Source::Cell { language, code, then } if kernels::has_kernel(language, then) => {
+                let code = Code { language, text: code, then };
+                return self.start_cell(init, id, code, &start.env, look, stream);
+            }
+            _ if self.programs.len() >= PROGRAMS_MAX => {
+                Err(refusal(FileErrorKind::Failed, "too many programs at once"))
+            }
+            _ => Launch::program(init, start).and_then(|launch| Program::start(id, launch, look)),
+        };
+        match started {
+            Ok(program) => {
+                self.programs.push(program);
+                Ok(())
+            }
+            Err(error) => stream.send(&FromGuest::Refused { id, error }),
+        }
+    }
+
+    fn start_cell(
+        &mut self,
+        init: &Init,
+        id: u32,
+        code: Code,
+        env: &[(String, String)],
+        look: Look,
+        stream: &mut Stream,
+    ) -> Result<(), Gone> {
+        match self.kernel(init, code.language, env) {
+            Ok(kernel) => kernel.begin(id, code, look, stream),
+            Err(error) => stream.send(&FromGuest::Refused { id, error }),
+        }
+    }
+
+    /// The kernel that runs cells of `language`, free, and started if there is none.
+    fn kernel(&mut self, init: &Init, language: Language, env: &[(String, String)]) -> Result<&mut Kernel, FileError> {
+        let language = language.kernel().unwrap_or(language);
+        let of_language = |kernel: &Kernel| kernel.language() == language;
+        if self.kernels.iter().any(|kernel| of_language(kernel) && kernel.is_busy()) {
+            return Err(refusal(FileErrorKind::Failed, "the kernel is busy"));
+        }
+        let found = self.kernels.iter().position(|kernel| of_language(kernel) && kernel.is_usable());
+        let index = match found {
+            Some(index) => index,
+            None if self.kernels.len() >= KERNELS_MAX => {
+                return Err(refusal(FileErrorKind::Failed, "too many kernels at once"));
+            }
+            None => {
+                let lost = self.ended.contains(&language)
+                    || self.kernels.iter().any(|kernel| of_language(kernel) && kernel.has_run());
+                let state = if lost { State::Reset } else { State::Fresh };
+                self.kernels.push(Kernel::start(init, language, env, state)?);
+                self.kernels.len() - 1
+            }
+        };
+        Ok(&mut self.kernels[index])
+    }
+
+    pub(crate) fn owns(&self, id: u32) -> bool {
+        self.programs.iter().any(|program| program.id() == id) || self.kernels.iter().any(|kernel| kernel.has_cell(id))
+    }
+
+    fn program_mut(&mut self, id: u32) -> Option<&mut Program> {
+        self.programs.iter_mut().find(|program| program.id() == id)
+    }
+
+    fn kernel_of_cell(&mut self, id: u32) -> Option<&mut Kernel> {
+        self.kernels.iter_mut().find(|kernel| kernel.has_cell(id))
+    }
+
+    pub(crate) fn feed(&mut self, id: u32, bytes: &[u8], stream: &mut Stream) -> Result<(), Gone> {
+        if let Some(program) = self.program_mut(id) {
+            return program.feed(bytes, stream);
+        }
+        match self.kernel_of_cell(id) {
+            Some(kernel) => kernel.feed(bytes, stream),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn end_input(&mut self, id: u32, stream: &mut Stream) -> Result<(), Gone> {
+        if let Some(program) = self.program_mut(id) {
+            program.end_input();
+            return Ok(());
+        }
+        match self.kernel_of_cell(id) {
+            Some(kernel) => kernel.end_input(stream),
+            None => Ok(()),
+        }
+    }
+
+    /// Files that the host has changed by itself.
+    pub(crate) fn known(&mut self) -> &mut Known {
+        &mut self.means.known
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Process> {
+        self.programs.iter().map(Program::process).chain(self.kernels.iter().map(Kernel::process))
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Process> {
+        let programs = self.programs.iter_mut().map(Program::process_mut);
+        programs.chain(self.kernels.iter_mut().map(Kernel::process_mut))
+    }
+
+    pub(crate) fn are_running(&self) -> bool {
+        self.all().any(|process| process.runner().is_some())
+    }
+
+    /// Whether something has ended of which something may still be alive.
+    pub(crate) fn are_sweeping(&self) -> bool {
+        self.all().any(Process::is_sweeping)
+    }
+
+    /// Whether a run is over but for what is still to be sent of it.
+    pub(crate) fn are_draining(&self) -> bool {
+        self.programs.iter().any(Program::is_draining) || self.kernels.iter().any(Kernel::is_draining)
+    }
+
+    /// When to look again though nothing comes.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.kernels.iter().filter_map(Kernel::patience).min()
+    }
+
+    /// Ends a program, or a cell with its kernel, with everything it started, and leaves the others.
+    pub(crate) fn stop(&mut self, id: u32) {
+        let process = match self.programs.iter_mut().find(|program| program.id() == id) {
+            Some(program) => Some(program.process_mut()),
+            None => self
+                .kernels
+                .iter_mut()
+                .find(|kernel| kernel.has_cell(id) && kernel.can_be_stopped())
+                .map(Kernel::process_mut),
+        };
+        if let Some(process) = process {
+            process.condemn();
+            self.end_strays();
+        }
+    }
+
+    pub(crate) fn signal(&mut self, id: u32, signal: i32) {
+        if let Some(program) = self.program_mut(id) {
+            program.process_mut().signal(signal);
+        } else if let Some(kernel) = self.kernel_of_cell(id) {
+            kernel.signal(signal);
+        }
+    }
+
+    /// Kills processes for their memory. Whose they are is not asked: a program that then ends by a kill was told why.
+    pub(crate) fn kill_for_memory(&mut self, pids: &[i32]) {
+        self.all_mut().for_each(Process::memory_ran_out);
+        pids.iter().for_each(|&pid| tree::signal(pid, Signal::KILL));
+    }
+
+    pub(crate) fn kill_all_for_memory(&mut self) {
+        self.all_mut().for_each(Process::memory_ran_out);
+        sys::kill_everyone();
+    }
+
+    /// Kills all that no standing runner answers for, the runners of condemned processes among them. Those are not killed
+    /// first and the rest when they are gone: beside a few hundred busy processes that takes a while for each of them.
+    fn end_strays(&self) -> Strays {
+        let runners: Vec<Pid> = self.all().filter_map(Process::standing_runner).collect();
+        if runners.is_empty() {
+            sys::kill_everyone();
+            return Strays::Killed;
+        }
+        tree::end_strays(&runners)
+    }
+
+    pub(crate) fn interests<'a>(&'a self, room: bool, polled: &mut Vec<PollFd<'a>>, ready: &mut Vec<(Owner, Channel)>) {
+        for (index, program) in self.programs.iter().enumerate() {
+            program.interests(room, &mut |fd, channel| {
+                polled.push(fd);
+                ready.push((Owner::Program(index), channel));
+            });
+        }
+        for (index, kernel) in self.kernels.iter().enumerate() {
+            kernel.interests(room, &mut |fd, channel| {
+                polled.push(fd);
+                ready.push((Owner::Kernel(index), channel));
+            });
+        }
+    }
+
+    pub(crate) fn advance(&mut self, ready: &[(Owner, Channel)], stream: &mut Stream) -> Result<(), Gone> {
+        // Another begins each time: the room that a slow host leaves would otherwise always go to the same few.
+        self.turn = self.turn.wrapping_add(1);
+        let (last, first) = ready.split_at(self.turn % ready.len().max(1));
+        let mut broken = false;
+        for &(owner, channel) in first.iter().chain(last) {
+            let chunk = &mut self.means.chunk;
+            match owner {
+                Owner::Program(index) => {
+                    if let Some(program) = self.programs.get_mut(index) {
+                        program.advance(channel, stream, chunk)?;
+                    }
+                }
+                Owner::Kernel(index) => {
+                    if let Some(kernel) = self.kernels.get_mut(index)
+                        && kernel.advance(channel, stream, chunk)? == Conduct::Broken
+                    {
+                        kernel.process_mut().condemn();
+                        broken = true;
+                    }
+                }
+            }
+        }
+        for kernel in &mut self.kernels {
+            kernel.insist();
+            if kernel.is_deaf() {
+                kernel.process_mut().condemn();
+                broken = true;
+            }
+        }
+        if broken {
+            self.end_strays();
+        }
+        Ok(())
+    }
+
+    /// Reaps whoever has ended, and sees to it that what their runners left behind ends too.
+    pub(crate) fn reap(&mut self) {
+        let children = self.reap_children();
+        if !self.are_sweeping() {
+            return;
+        }
+        if children == Children::None || self.end_strays() == Strays::None {
+            self.programs.iter_mut().for_each(Program::swept);
+            self.kernels.iter_mut().for_each(Kernel::swept);
+        }
+    }
+
+    fn reap_children(&mut self) -> Children {
+        let mut strays = Usage::default();
+        let children = loop {
+            match sys::wait_any(Patience::Look) {
+                Waited::Childless => break Children::None,
+                Waited::Nothing => break Children::Some,
+                Waited::Stopped(pid) => {
+                    // A program that stops its own runner would otherwise outlive its own end.
+                    if self.of_runner(pid).is_some() {
+                        let _ = rustix::process::kill_process(pid, Signal::CONT);
+                    }
+                }
+                Waited::Ended { pid, exit, usage } => match self.of_runner(pid) {
+                    Some(process) => process.runner_ended(exit, usage),
+                    None => {
+                        strays.cpu_ms += usage.cpu_ms;
+                        strays.memory_peak_bytes = strays.memory_peak_bytes.max(usage.memory_peak_bytes);
+                    }
+                },
+            }
+        };
+        // Whose they were is not known if two runs end at once; nearly always there is one.
+        if let Some(process) = self.all_mut().find(|process| process.is_sweeping()) {
+            process.add_usage(strays);
+        }
+        children
+    }
+
+    fn of_runner(&mut self, pid: Pid) -> Option<&mut Process> {
+        self.all_mut().find(|process| process.runner() == Some(pid))
+    }
+
+    /// Sends what is left of runs that are over, and their last frames.
+    pub(crate) fn drain(&mut self, stream: &mut Stream) -> Result<(), Gone> {
+        let mut index = 0;
+        while index < self.programs.len() {
+            if self.programs[index].drain(stream, &mut self.means)? {
+                self.programs.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        let mut index = 0;
+        while index < self.kernels.len() {
+            if self.kernels[index].drain(stream, &mut self.means)? {
+                let kernel = self.kernels.swap_remove(index);
+                if kernel.has_run() && !self.ended.contains(&kernel.language()) {
+                    self.ended.push(kernel.language());
+                }
+            } else {
+                index += 1;
+            }
+        }
+        let mut superfluous = self.kernels.iter_mut().filter(|kernel| kernel.is_superfluous()).peekable();
+        if superfluous.peek().is_some() {
+            superfluous.for_each(|kernel| kernel.process_mut().condemn());
+            self.end_strays();
+        }
+        Ok(())
+    }
+}
