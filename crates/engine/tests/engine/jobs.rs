@@ -114,7 +114,7 @@ async fn a_kernel_that_a_job_has_is_not_waited_for() {
     };
     let begun = job(engine.attend(&me(), cell("sleep 5000"), stays(ms(100))).await.unwrap());
     let refused = engine.run(&me(), cell("print a")).await;
-    assert!(matches!(refused, Err(EngineError::KernelBusy { job, .. }) if job == begun.id));
+    assert!(matches!(refused, Err(EngineError::KernelBusy { job, .. }) if job == begun.id.as_str()));
     look(&engine, begun.id.as_str(), JobAction::Wait(ms(10_000))).await;
     assert_eq!(engine.run(&me(), cell("print a")).await.unwrap().report.stdout, b"a\n");
 }
@@ -197,4 +197,55 @@ async fn jobs_are_bounded() {
     assert_eq!(fake.programs(), 32, "the one that was refused does not run");
     engine.shutdown().await;
     assert_nothing_left(&fake);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_old_once_something_else_was_done() {
+    let (fake, engine) = engine();
+    let id = sandbox(&engine).await;
+    engine.write(&me(), id.as_str(), "f", b"old".to_vec()).await.unwrap();
+    let request = within(&id, "sleep 100\ncat f");
+    hang_up(&engine, request.clone(), Departure::default()).await;
+    tokio::time::sleep(ms(1000)).await;
+    engine.write(&me(), id.as_str(), "f", b"new".to_vec()).await.unwrap();
+    let answer = engine.attend(&me(), request.clone(), stays(ms(5000))).await.unwrap();
+    assert!(matches!(answer, Answer::Finished(run) if run.report.stdout == b"new"));
+    assert_eq!(fake.started(), 2);
+
+    hang_up(&engine, request.clone(), Departure::default()).await;
+    tokio::time::sleep(ms(1000)).await;
+    engine.destroy(&me(), id.as_str()).await.unwrap();
+    let gone = engine.attend(&me(), request, stays(ms(5000))).await;
+    assert!(matches!(gone, Err(EngineError::SandboxGone { .. })), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_hang_up_has_its_own_grace() {
+    let (fake, engine) = engine();
+    let id = sandbox(&engine).await;
+    let request = within(&id, "sleep 6000\nprint done");
+    hang_up(&engine, request.clone(), Departure::default()).await;
+    tokio::time::sleep(ms(2500)).await;
+    hang_up(&engine, request.clone(), Departure::default()).await;
+    // Past the first grace, within the second.
+    tokio::time::sleep(ms(2000)).await;
+    let answer = engine.attend(&me(), request, stays(ms(60_000))).await.unwrap();
+    assert!(matches!(answer, Answer::Finished(run) if run.report.stdout == b"done\n"));
+    assert_eq!(fake.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_jobs_take_no_more_than_their_share() {
+    let (_, engine) = engine();
+    let wish = belljar_engine::Wish { output_bytes: Some(8 << 20), ..Default::default() };
+    let request = CreateRequest { wish, ..CreateRequest::default() };
+    let id = engine.create(&me(), request).await.unwrap().id;
+    let mut names = Vec::new();
+    for _ in 0..6 {
+        let begun = job(engine.attend(&me(), within(&id, "flood 5000000"), away(Away::KeepsSandbox)).await.unwrap());
+        look(&engine, begun.id.as_str(), JobAction::Wait(ms(60_000))).await;
+        names.push(begun.id);
+    }
+    let known: Vec<_> = engine.jobs(&me()).into_iter().map(|job| job.id).collect();
+    assert_eq!(known, names[4..], "each takes ten megabytes, its log and its report");
 }
