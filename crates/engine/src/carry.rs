@@ -10,11 +10,11 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Shared;
 use crate::flight::{Controls, Flight};
 use crate::kernels::{Kind, Seat};
 use crate::run::{self, NotStarted, Orders, Outcome, Reach};
 use crate::sandboxes::InUse;
+use crate::shared::Shared;
 use crate::{EngineError, LeftFile, Lost, Run, Wish, limits};
 
 /// What is kept of the files that a throw-away sandbox leaves.

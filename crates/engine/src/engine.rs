@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
-    Backend, BackendError, Content, FileError, FileErrorKind, Language, Later, Listing, Range, Source, Spec, Then,
+    Backend, BackendError, Content, FileError, FileErrorKind, Language, Listing, Range, Source, Spec, Then,
 };
 use tokio::sync::broadcast;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::admission::Admission;
 use crate::carry::Carried;
@@ -26,20 +25,18 @@ use crate::lease::Lessor;
 use crate::news::{News, Newsroom};
 use crate::outputs::Outputs;
 use crate::sandboxes::{self, InUse, Sandboxes};
+use crate::shared::Shared;
 use crate::teardown::{Tasks, Teardowns};
 use crate::{
     Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, Principal, Run,
-    RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen, Template,
+    RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen,
 };
-use crate::{check, jobs, limits, run, templates};
+use crate::{check, jobs, limits, templates};
 
 /// The most that one [`Engine::read`] returns, whatever its range says.
 pub const READ_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The most entries that one [`Engine::list`] returns.
 pub const LIST_ENTRIES_MAX: u32 = 10_000;
-
-/// A file operation moves at most some megabytes within memory; a guest that takes longer is starved or stuck.
-const FILE_MAX: Duration = Duration::from_secs(30);
 
 /// How long a job's input waits for a program that does not read.
 const STDIN_WAIT: Duration = Duration::from_secs(5);
@@ -55,29 +52,6 @@ struct Inner {
     shared: Arc<Shared>,
     /// Cancels `shared.stop`.
     _last: DropGuard,
-}
-
-/// What the engine's tasks hold. Not the guard: a task must not keep the engine from ending.
-pub(crate) struct Shared {
-    pub(crate) settings: Settings,
-    languages: Vec<Language>,
-    /// Those that are not here, and how to get each.
-    missing: Vec<(Language, String)>,
-    tasks: Tasks,
-    pub(crate) lessor: Lessor,
-    sandboxes: Arc<Sandboxes>,
-    pub(crate) admission: Admission,
-    pub(crate) outputs: Outputs,
-    pub(crate) jobs: Jobs,
-    templates: Vec<Template>,
-    pub(crate) news: Newsroom,
-    pub(crate) stop: CancellationToken,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
 }
 
 impl fmt::Debug for Engine {
@@ -436,34 +410,6 @@ impl Drop for Attending {
             self.shared.tasks.spawn(mourning);
         } else {
             self.flight.cancel.cancel();
-        }
-    }
-}
-
-impl Shared {
-    fn template(&self, name: Option<&str>) -> Result<Template, EngineError> {
-        let Some(name) = name else { return Ok(Template::default()) };
-        self.templates.iter().find(|template| template.name == name).cloned().ok_or_else(|| {
-            let available = self.templates.iter().map(|template| template.name.clone()).collect();
-            EngineError::UnknownTemplate { name: name.chars().take(40).collect(), available }
-        })
-    }
-
-    /// Counted before the look at `stop`, while a shutdown sets that before it counts: one of the two sees the other.
-    fn enter(&self) -> Result<TaskTrackerToken, EngineError> {
-        let token = self.tasks.token();
-        if self.stop.is_cancelled() { Err(EngineError::ShuttingDown) } else { Ok(token) }
-    }
-
-    async fn file_answer<T>(&self, used: &InUse, operation: Later<'_, T>) -> Result<T, EngineError> {
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => Err(EngineError::ShuttingDown),
-            () = used.named.closing.cancelled() => Err(EngineError::UnknownSandbox),
-            answer = timeout(FILE_MAX, operation) => match answer {
-                Ok(answer) => answer.map_err(run::told),
-                Err(_) => Err(EngineError::NotAnswering),
-            },
         }
     }
 }

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use belljar_core::{BackendError, FileErrorKind, Language};
 
-use crate::RunId;
-
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
     /// The same for unknown, foreign, expired and destroyed: who asks for another's sandbox learns nothing.
@@ -28,7 +26,7 @@ pub enum EngineError {
     #[error(
         "the {language} kernel is busy with job {job}; wait for it or interrupt it with job, or use another sandbox"
     )]
-    KernelBusy { language: Language, job: RunId },
+    KernelBusy { language: Language, job: String },
     #[error("no template {name:?}; use one of: {}", .available.join(", "))]
     UnknownTemplate { name: String, available: Vec<String> },
     /// It stood when the call came, and fell before it could do anything.

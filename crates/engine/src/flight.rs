@@ -9,7 +9,7 @@
 //!                   └── nobody comes ──▶ cancelled
 //! ```
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -191,20 +191,5 @@ impl Flight {
 
     pub(crate) fn told(&self) -> u64 {
         self.told.load(Ordering::Relaxed)
-    }
-}
-
-/// How a caller leaves before its answer. Unless it says that it hung up, it meant to cancel.
-#[derive(Debug, Clone, Default)]
-pub struct Departure(Arc<AtomicBool>);
-
-impl Departure {
-    /// The connection is gone, and the caller may come back for its answer.
-    pub fn hung_up(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_hang_up(&self) -> bool {
-        self.0.load(Ordering::Acquire)
     }
 }

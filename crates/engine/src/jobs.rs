@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::flight::Flight;
-use crate::{EngineError, Principal, Run, RunId, RunRequest, SandboxId};
+use crate::{EngineError, JobView, Principal, RunRequest};
 
 /// Jobs of one principal that may run at once.
 const RUNNING_MAX: usize = 32;
@@ -34,44 +34,6 @@ pub(crate) struct Jobs {
     orphans: Mutex<Vec<Arc<Flight>>>,
     /// Those whose callers wait for them.
     attended: Mutex<Vec<Arc<Flight>>>,
-}
-
-/// What a caller wants of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobAction {
-    /// Look.
-    Poll,
-    /// Look when it has ended, or after this long.
-    Wait(Duration),
-    /// Bytes for its standard input.
-    Stdin {
-        bytes: Vec<u8>,
-        then: StdinThen,
-    },
-    Signal(i32),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StdinThen {
-    Open,
-    End,
-}
-
-/// A job as its owner sees it.
-#[derive(Debug, Clone)]
-pub struct JobView {
-    pub id: RunId,
-    pub sandbox: Option<SandboxId>,
-    /// What it came to, once it has ended.
-    pub ended: Option<Arc<Run>>,
-    pub age: Duration,
-    /// What it printed from the offset on.
-    pub stdout: Vec<u8>,
-    pub stderr: Vec<u8>,
-    /// Bytes from the offset on that are forgotten.
-    pub missed: u64,
-    /// Where the next look begins.
-    pub next_offset: u64,
 }
 
 impl Jobs {

@@ -73,12 +73,12 @@ impl Kernels {
     pub(crate) async fn seat(&self, language: Language, run: &RunId, kind: Kind) -> Result<Option<Seat>, EngineError> {
         let Some(kernel) = self.of(language) else { return Ok(None) };
         if let Holder { run: Some(job), is_job: true } = &*lock(&kernel.holder) {
-            return Err(EngineError::KernelBusy { language, job: job.clone() });
+            return Err(EngineError::KernelBusy { language, job: job.to_string() });
         }
         let _queued = {
             let mut jobs = kernel.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(job) = jobs.first() {
-                return Err(EngineError::KernelBusy { language, job: job.clone() });
+                return Err(EngineError::KernelBusy { language, job: job.to_string() });
             }
             (kind == Kind::Job).then(|| {
                 jobs.push(run.clone());

@@ -8,6 +8,7 @@
 mod admission;
 mod carry;
 mod check;
+mod departure;
 mod engine;
 mod error;
 mod flight;
@@ -19,22 +20,24 @@ mod limits;
 mod log;
 mod news;
 mod outputs;
+mod request;
 mod rich;
 mod run;
 mod sandboxes;
 mod settings;
+mod shared;
 mod teardown;
 mod templates;
 
 pub use check::{CODE_BYTES_MAX, STDIN_BYTES_MAX};
+pub use departure::Departure;
 pub use engine::{Engine, LIST_ENTRIES_MAX, READ_BYTES_MAX};
 pub use error::{EngineError, Gone};
-pub use flight::Departure;
 pub use id::{Principal, RunId, SandboxId};
-pub use jobs::{JobAction, JobView, StdinThen};
 pub use news::{FileChanges, News, SandboxEvent, workspace_path};
-pub use rich::{Bundle, Failure, Names, Original, Rich};
-pub use settings::{
-    Answer, Attendance, Away, Console, CreateRequest, LeftFile, Lost, Run, RunRequest, SandboxInfo, Settings, Stays,
-    Template, Wish,
+pub use request::{
+    Answer, Attendance, Away, Console, CreateRequest, JobAction, JobView, LeftFile, Lost, Run, RunRequest, SandboxInfo,
+    Stays, StdinThen,
 };
+pub use rich::{Bundle, Failure, Names, Original, Rich};
+pub use settings::{Settings, Template, Wish};

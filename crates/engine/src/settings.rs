@@ -1,13 +1,8 @@
-//! What the operator decides, and what callers ask for.
+//! What the operator decides.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Changes, Isolation, Language, Limits, Program, Report, Stream};
-use tokio::sync::mpsc;
-
-use crate::rich::{Names, Rich};
-use crate::{Departure, JobView, RunId, SandboxId};
+use belljar_core::Limits;
 
 /// The engine's bounds. Everything that could grow has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,119 +88,5 @@ impl Wish {
             disk_bytes: self.disk_bytes.or(other.disk_bytes),
             output_bytes: self.output_bytes.or(other.output_bytes),
         }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CreateRequest {
-    pub template: Option<String>,
-    pub wish: Wish,
-    /// Environment of every program in the sandbox.
-    pub env: Vec<(String, String)>,
-    /// Instead of the operator's default; brought to at least a second, and [`SandboxInfo::idle`] says what it became.
-    pub idle: Option<Duration>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SandboxInfo {
-    pub id: SandboxId,
-    pub limits: Limits,
-    pub isolation: Isolation,
-    pub idle: Duration,
-    /// If nothing uses it from now on.
-    pub expires_in: Duration,
-    pub age: Duration,
-    /// Programs that were started in it.
-    pub runs: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunRequest {
-    /// As the caller wrote it; without one, a throw-away sandbox is used.
-    pub sandbox: Option<String>,
-    pub program: Program,
-}
-
-/// The other ends of a program's streams, for someone who is there while it runs.
-#[derive(Debug)]
-pub struct Console {
-    /// Gets the output as it comes, besides its being kept. The output limit bounds what can wait here.
-    pub output: mpsc::UnboundedSender<(Stream, Vec<u8>)>,
-    /// Passed to a program whose standard input is [`belljar_core::Stdin::Live`]; its end is the end of the input.
-    pub input: mpsc::Receiver<Vec<u8>>,
-}
-
-/// How long a caller stays for its answer.
-#[derive(Debug, Clone)]
-pub struct Attendance {
-    pub stays: Stays,
-    pub departure: Departure,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stays {
-    /// Then the run goes on as a job.
-    For(Duration),
-    /// Not at all: the run is a job from the beginning.
-    Away(Away),
-}
-
-/// What a job without a caller means to its sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Away {
-    /// It has a time limit of its own, and its sandbox is in use for so long.
-    KeepsSandbox,
-    /// It would run for ever. A sandbox that nobody calls any more goes, and takes it along.
-    LetsSandboxExpire,
-}
-
-#[derive(Debug, Clone)]
-pub enum Answer {
-    Finished(Arc<Run>),
-    Job(JobView),
-}
-
-/// What went down with a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lost {
-    Sandbox,
-    /// Files and the other kernels stay.
-    Kernel {
-        language: Language,
-        /// What was in it, as far as it is known.
-        names: Names,
-    },
-}
-
-/// A file that a throw-away sandbox left, and that is kept for a while.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftFile {
-    pub path: String,
-    pub bytes: Vec<u8>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    pub id: RunId,
-    pub report: Report,
-    pub rich: Rich,
-    pub changes: Changes,
-    /// Of a throw-away sandbox, those of its changed files that are small enough.
-    pub left: Vec<LeftFile>,
-    pub lost: Option<Lost>,
-    /// When its sandbox goes if nothing uses it from now on.
-    pub expires_in: Option<Duration>,
-    /// What it ran under.
-    pub limits: Limits,
-    /// The sandbox it ran in, if that was not a throw-away one.
-    pub sandbox: Option<SandboxId>,
-}
-
-impl Run {
-    /// About how much memory it takes.
-    pub(crate) fn bytes(&self) -> usize {
-        let left: usize = self.left.iter().map(|file| file.path.len() + file.bytes.len()).sum();
-        let changed: usize = self.changes.entries.iter().map(|entry| entry.path.len() + 64).sum();
-        self.report.stdout.len() + self.report.stderr.len() + self.rich.bytes() + left + changed
     }
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod answer;
 mod auth;
 mod cancelled;

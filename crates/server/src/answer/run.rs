@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::on_new_line;
 use super::shorten::{Shortened, shorten, shorten_text};
-use crate::resources::uri::{self, Value as Which};
+use crate::address::{self, Value as Which};
 use crate::{clean, mime};
 
 /// What one answer has of text in all, as text and again as structured content.
@@ -239,7 +239,7 @@ impl Thing<'_> {
                 };
                 form.insert("content".into(), content);
             } else if told.kept {
-                form.insert("uri".into(), uri::form(&told.run.id, self.which, mime_type).into());
+                form.insert("uri".into(), address::form(&told.run.id, self.which, mime_type).into());
                 form.insert("size".into(), size.into());
             }
             listed.push(Value::Object(form));
@@ -267,11 +267,11 @@ impl Thing<'_> {
             }
             return Some(told.run.sandbox.as_ref().map_or_else(
                 || format!("{} (gone with its sandbox)", clean::reveal(path)),
-                |sandbox| uri::file(sandbox, path),
+                |sandbox| address::file(sandbox, path),
             ));
         }
         let original = self.bundle.original.as_ref().filter(|_| told.kept)?;
-        Some(uri::original(&told.run.id, self.which, &original.mime_type))
+        Some(address::original(&told.run.id, self.which, &original.mime_type))
     }
 
     /// Its line in the text: its own text, or what it is and where.
@@ -288,7 +288,7 @@ impl Thing<'_> {
         }
         match self.original(told) {
             Some(original) => line.push_str(&format!("; original: {original}")),
-            None if told.kept => line.push_str(&format!("; {}", uri::form(&told.run.id, self.which, mime_type))),
+            None if told.kept => line.push_str(&format!("; {}", address::form(&told.run.id, self.which, mime_type))),
             None => {}
         }
         line.push(']');
@@ -389,9 +389,9 @@ impl Files {
             let name = shorten_text(&name, PATH_BYTES_MAX);
             let uri = match &run.sandbox {
                 _ if entry.path.len() > PATH_BYTES_MAX => None,
-                Some(sandbox) => Some(uri::file(sandbox, &entry.path)),
+                Some(sandbox) => Some(address::file(sandbox, &entry.path)),
                 None if told.kept && run.left.iter().any(|file| file.path == entry.path) => {
-                    Some(uri::left_file(&run.id, &entry.path))
+                    Some(address::left_file(&run.id, &entry.path))
                 }
                 None => None,
             };
@@ -424,7 +424,7 @@ impl Files {
 
 /// Both streams within `room`: what one does not need, the other gets.
 fn streams(told: &Told<'_>, room: usize) -> (Shortened, Shortened) {
-    let uri = |stream| told.kept.then(|| uri::stream(&told.run.id, stream));
+    let uri = |stream| told.kept.then(|| address::stream(&told.run.id, stream));
     share(told.stdout, told.stderr, room, || uri(Stream::Stdout), || uri(Stream::Stderr))
 }
 

@@ -8,7 +8,7 @@ use belljar_core::Stream;
 use belljar_engine::{Bundle, Run, RunId};
 use serde_json::Value as Json;
 
-use super::uri::{self, Value};
+use crate::address::{self, Value};
 use crate::{clean, mime};
 
 #[derive(Debug)]
@@ -59,14 +59,14 @@ pub(crate) fn names(run: &Run) -> Vec<(String, String, usize)> {
         (output.uri, output.mime_type.to_owned(), size)
     });
     let left = run.left.iter().map(|file| {
-        (uri::left_file(&run.id, &file.path), mime::of(&file.path, &file.bytes).to_owned(), file.bytes.len())
+        (address::left_file(&run.id, &file.path), mime::of(&file.path, &file.bytes).to_owned(), file.bytes.len())
     });
     outputs.chain(left).collect()
 }
 
 /// Of those that are not files.
 pub(super) fn find<'a>(run: &'a Run, name: &str) -> Option<Output<'a>> {
-    let uri = uri::output(&run.id, name);
+    let uri = address::output(&run.id, name);
     outputs(run).into_iter().find(|output| output.uri == uri)
 }
 
@@ -74,7 +74,7 @@ fn outputs(run: &Run) -> Vec<Output<'_>> {
     let mut outputs = Vec::new();
     for (stream, bytes) in [(Stream::Stdout, &run.report.stdout), (Stream::Stderr, &run.report.stderr)] {
         if !bytes.is_empty() {
-            let uri = uri::stream(&run.id, stream);
+            let uri = address::stream(&run.id, stream);
             outputs.push(Output { uri, mime_type: "text/plain", content: Content::Stream(bytes) });
         }
     }
@@ -91,15 +91,15 @@ fn forms<'a>(run: &RunId, value: Value, bundle: &'a Bundle, outputs: &mut Vec<Ou
     // Two types may have one ending; then the first has it.
     let mut taken = BTreeSet::new();
     for (mime_type, form) in &bundle.data {
-        let (ending, mime_type) = uri::ending(mime_type);
+        let (ending, mime_type) = address::ending(mime_type);
         if taken.insert(ending) {
-            let uri = uri::form(run, value, mime_type);
+            let uri = address::form(run, value, mime_type);
             outputs.push(Output { uri, mime_type, content: content(mime_type, form) });
         }
     }
     if let Some(original) = &bundle.original {
-        let (_, mime_type) = uri::ending(&original.mime_type);
-        let uri = uri::original(run, value, mime_type);
+        let (_, mime_type) = address::ending(&original.mime_type);
+        let uri = address::original(run, value, mime_type);
         let content =
             if is_binary(mime_type) { Content::Base64(&original.data) } else { Content::Text(&original.data) };
         outputs.push(Output { uri, mime_type, content });

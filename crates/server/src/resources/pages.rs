@@ -10,7 +10,7 @@ use rmcp::ErrorData;
 use rmcp::model::{ListResourcesResult, Resource};
 use tokio::time::{Instant, timeout};
 
-use super::uri;
+use crate::address;
 use crate::{clean, mime};
 
 const PAGE: usize = 200;
@@ -95,7 +95,9 @@ pub(super) async fn list(
 }
 
 fn directory(id: &SandboxId) -> Resource {
-    Resource::new(uri::directory(id), id.as_str()).with_description("Files of a sandbox").with_mime_type("text/plain")
+    Resource::new(address::directory(id), id.as_str())
+        .with_description("Files of a sandbox")
+        .with_mime_type("text/plain")
 }
 
 #[derive(Debug)]
@@ -163,7 +165,7 @@ async fn files(engine: &Engine, who: &Principal, id: &SandboxId) -> Vec<Entry> {
 
 fn resource(id: &SandboxId, entry: &Entry) -> Resource {
     let name = clean::reveal(&entry.path).replace(['\n', '\r'], " ");
-    let resource = Resource::new(uri::file(id, &entry.path), name).with_size(entry.metadata.size);
+    let resource = Resource::new(address::file(id, &entry.path), name).with_size(entry.metadata.size);
     match mime::by_name(&entry.path) {
         Some(mime_type) => resource.with_mime_type(mime_type),
         None => resource,

@@ -1,6 +1,6 @@
 //! Which part of a resource is asked for: `?lines=100-200`, `?offset=..&length=..`, `?grep=..`, `?raw`.
 
-use super::uri::percent_decode;
+use crate::address::percent_decode;
 
 /// The most that one answer has.
 pub(super) const BYTES_MAX: u64 = 8 * 1024 * 1024;

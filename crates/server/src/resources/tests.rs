@@ -4,8 +4,8 @@ use belljar_core::{Language, Program, Source, Stdin};
 use belljar_engine::{CreateRequest, RunRequest, SandboxId, Settings};
 use belljar_testkit::fake::{Fake, Manners};
 
-use super::uri::Value;
 use super::*;
+use crate::address::{self, Value};
 
 fn parsed(uri: &str) -> Result<Target, String> {
     uri::parse(uri).map(|(target, _)| target)
@@ -124,7 +124,7 @@ impl House {
     }
 
     fn file(&self, path: &str) -> String {
-        uri::file(&self.sandbox, path)
+        address::file(&self.sandbox, path)
     }
 }
 
@@ -209,11 +209,11 @@ async fn outputs_of_a_run_are_read_by_their_names() {
         ("/files/out/a.csv", "text/csv", 3),
     ];
     assert_eq!(told, expected);
-    assert_eq!(uri::stream(&run.id, belljar_core::Stream::Stdout), names[0].0);
-    assert_eq!(uri::form(&run.id, Value::Result, "text/html"), names[1].0);
-    assert_eq!(uri::form(&run.id, Value::Shown(1), "image/png"), names[5].0);
-    assert_eq!(uri::original(&run.id, Value::Shown(1), "image/png"), names[7].0);
-    assert_eq!(uri::left_file(&run.id, "out/a.csv"), names[8].0);
+    assert_eq!(address::stream(&run.id, belljar_core::Stream::Stdout), names[0].0);
+    assert_eq!(address::form(&run.id, Value::Result, "text/html"), names[1].0);
+    assert_eq!(address::form(&run.id, Value::Shown(1), "image/png"), names[5].0);
+    assert_eq!(address::original(&run.id, Value::Shown(1), "image/png"), names[7].0);
+    assert_eq!(address::left_file(&run.id, "out/a.csv"), names[8].0);
 
     let listing = house.text(&format!("{base}/")).await;
     assert_eq!(listing.lines().count(), expected.len(), "{listing}");
@@ -239,7 +239,7 @@ async fn outputs_of_a_run_are_read_by_their_names() {
 async fn a_stream_is_shown_as_a_terminal_would_and_raw_as_it_came() {
     let house = House::new().await;
     let run = house.run(&format!("print 10%\r20%\r100%\nprint {}", "y".repeat(2000))).await;
-    let uri = uri::stream(&run.id, belljar_core::Stream::Stdout);
+    let uri = address::stream(&run.id, belljar_core::Stream::Stdout);
     assert_eq!(house.text(&format!("{uri}?lines=1")).await, "100%\n");
     assert_eq!(house.text(&format!("{uri}?raw&offset=0&length=9")).await, "10%\r20%\r1");
 }
@@ -266,7 +266,7 @@ async fn the_list_has_directories_and_files_near_the_top() {
         house.write(path, "12345").await;
     }
     let pages = pages(&house).await;
-    let base = uri::directory(&house.sandbox);
+    let base = address::directory(&house.sandbox);
     let told = |path: &str, mime_type: Option<&str>| (format!("{base}{path}"), mime_type.map(str::to_owned), Some(5));
     let expected = vec![
         (base.clone(), Some("text/plain".to_owned()), None),

@@ -1,0 +1,73 @@
+//! What the engine and its tasks have in common.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::{Language, Later};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::admission::Admission;
+use crate::jobs::Jobs;
+use crate::lease::Lessor;
+use crate::news::Newsroom;
+use crate::outputs::Outputs;
+use crate::sandboxes::{InUse, Sandboxes};
+use crate::teardown::Tasks;
+use crate::{EngineError, Settings, Template, run};
+
+/// A file operation moves at most some megabytes within memory; a guest that takes longer is starved or stuck.
+const FILE_MAX: Duration = Duration::from_secs(30);
+
+/// What the engine's tasks hold. Not the guard: a task must not keep the engine from ending.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) languages: Vec<Language>,
+    /// Those that are not here, and how to get each.
+    pub(crate) missing: Vec<(Language, String)>,
+    pub(crate) tasks: Tasks,
+    pub(crate) lessor: Lessor,
+    pub(crate) sandboxes: Arc<Sandboxes>,
+    pub(crate) admission: Admission,
+    pub(crate) outputs: Outputs,
+    pub(crate) jobs: Jobs,
+    pub(crate) templates: Vec<Template>,
+    pub(crate) news: Newsroom,
+    pub(crate) stop: CancellationToken,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn template(&self, name: Option<&str>) -> Result<Template, EngineError> {
+        let Some(name) = name else { return Ok(Template::default()) };
+        self.templates.iter().find(|template| template.name == name).cloned().ok_or_else(|| {
+            let available = self.templates.iter().map(|template| template.name.clone()).collect();
+            EngineError::UnknownTemplate { name: name.chars().take(40).collect(), available }
+        })
+    }
+
+    /// Counted before the look at `stop`, while a shutdown sets that before it counts: one of the two sees the other.
+    pub(crate) fn enter(&self) -> Result<TaskTrackerToken, EngineError> {
+        let token = self.tasks.token();
+        if self.stop.is_cancelled() { Err(EngineError::ShuttingDown) } else { Ok(token) }
+    }
+
+    pub(crate) async fn file_answer<T>(&self, used: &InUse, operation: Later<'_, T>) -> Result<T, EngineError> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(EngineError::ShuttingDown),
+            () = used.named.closing.cancelled() => Err(EngineError::UnknownSandbox),
+            answer = timeout(FILE_MAX, operation) => match answer {
+                Ok(answer) => answer.map_err(run::told),
+                Err(_) => Err(EngineError::NotAnswering),
+            },
+        }
+    }
+}
