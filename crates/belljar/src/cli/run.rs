@@ -26,7 +26,7 @@ pub(super) struct Run {
     /// The program itself
     #[arg(short, long, value_name = "CODE", requires = "language")]
     code: Option<String>,
-    /// python, javascript or shell
+    /// python, javascript, typescript, shell, go or rust
     #[arg(short, long, value_name = "LANG")]
     language: Option<Language>,
     /// Seconds until it is stopped

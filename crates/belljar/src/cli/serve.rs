@@ -36,7 +36,8 @@ pub(super) struct Serve {
     /// Seconds after which an unused sandbox is removed [default: 1800]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     idle_timeout: Option<Duration>,
-    /// Offer the tools of another system in place of Belljar's own, for agents that were written for it
+    /// Offer the tools of another system in place of Belljar's own: e2b, daytona, code-sandbox, run-python, agentexec,
+    /// morph or interpreter
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// Seconds after which a run goes on as a job, and its caller is told so [default: 45]
