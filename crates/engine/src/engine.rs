@@ -157,7 +157,11 @@ impl Engine {
             }
             Err(_) => {
                 attending.is_answered();
-                Ok(Answer::Job(jobs::view(&attending.flight, Some(0))?))
+                match attending.flight.outcome() {
+                    // It came to its end in the same moment.
+                    Some(finished) => Ok(Answer::Finished(finished?)),
+                    None => Ok(Answer::Job(jobs::view(&attending.flight, Some(0))?)),
+                }
             }
         }
     }

@@ -44,6 +44,8 @@ pub(crate) struct Flight {
 #[derive(Debug, Default)]
 struct Standing {
     is_job: bool,
+    /// Its output is in its run, and no longer in its log.
+    is_told: bool,
     turn: Option<Turn>,
     kernel: Option<JobMarker>,
 }
@@ -125,7 +127,30 @@ impl Flight {
 
     /// All of its output, at its end. That of a job is asked for again; nobody else comes back for it.
     pub(crate) fn output(&self) -> Part {
-        if self.standing().is_job { self.log().since(0) } else { self.log().take_all() }
+        let mut standing = self.standing();
+        if standing.is_job {
+            return self.log().since(0);
+        }
+        standing.is_told = true;
+        self.log().take_all()
+    }
+
+    /// Whether its output has left its log, and its end is not told yet.
+    pub(crate) fn is_between(&self) -> bool {
+        self.standing().is_told && self.outcome().is_none()
+    }
+
+    /// Its output from an offset on. One that became a job in the moment of its end has it in its run, all or nothing.
+    pub(crate) fn output_since(&self, offset: u64, ended: Option<&Run>) -> Part {
+        let is_told = self.standing().is_told;
+        let part = self.log().since(offset);
+        match ended {
+            Some(run) if is_told && offset < part.end => {
+                Part { stdout: run.report.stdout.clone(), stderr: run.report.stderr.clone(), missed: 0, end: part.end }
+            }
+            _ if is_told => Part { missed: 0, ..part },
+            _ => part,
+        }
     }
 
     /// Lets go of everything.

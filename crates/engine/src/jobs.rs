@@ -183,8 +183,11 @@ impl Jobs {
 pub(crate) fn view(flight: &Flight, offset: Option<u64>) -> Result<JobView, EngineError> {
     // Before the output: what comes in between is then seen by the next look, and never lost.
     let ended = flight.outcome().transpose()?;
-    let part = flight.log().since(offset.unwrap_or_else(|| flight.told()));
-    flight.told_up_to(part.end);
+    let part = flight.output_since(offset.unwrap_or_else(|| flight.told()), ended.as_deref());
+    // What is between its log and its run is told when it has arrived.
+    if ended.is_some() || !flight.is_between() {
+        flight.told_up_to(part.end);
+    }
     Ok(JobView {
         id: flight.id.clone(),
         sandbox: flight.sandbox.clone(),

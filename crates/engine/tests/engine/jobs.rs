@@ -249,3 +249,22 @@ async fn ended_jobs_take_no_more_than_their_share() {
     let known: Vec<_> = engine.jobs(&me()).into_iter().map(|job| job.id).collect();
     assert_eq!(known, names[4..], "each takes ten megabytes, its log and its report");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_as_it_becomes_a_job_loses_nothing() {
+    let (_, engine) = engine();
+    let id = sandbox(&engine).await;
+    for patience in 995..1005 {
+        let answer =
+            engine.attend(&me(), within(&id, "print a\nsleep 1000\nprint b"), stays(ms(patience))).await.unwrap();
+        let stdout = match answer {
+            Answer::Finished(run) => run.report.stdout.clone(),
+            Answer::Job(begun) => {
+                let rest = look(&engine, begun.id.as_str(), JobAction::Wait(ms(60_000))).await;
+                assert!(rest.ended.is_some());
+                [begun.stdout, rest.stdout].concat()
+            }
+        };
+        assert_eq!(stdout, b"a\nb\n", "patience of {patience} ms");
+    }
+}
