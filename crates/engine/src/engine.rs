@@ -409,8 +409,8 @@ impl Drop for Attending {
         let orphaned = self.departure.is_hang_up() && !shared.stop.is_cancelled() && shared.jobs.orphan(&self.flight);
         shared.jobs.leave(&self.flight);
         if orphaned {
-            let (shared, flight) = (shared.clone(), self.flight.clone());
-            let mourning = async move { shared.jobs.mourn(flight, shared.stop.clone()).await };
+            let (shared, flight, departure) = (shared.clone(), self.flight.clone(), self.departure.clone());
+            let mourning = async move { shared.jobs.mourn(flight, departure, shared.stop.clone()).await };
             self.shared.tasks.spawn(mourning);
         } else {
             self.flight.cancel.cancel();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::departure::Departure;
 use crate::flight::Flight;
 use crate::{EngineError, JobView, Principal, RunRequest};
 
@@ -156,11 +157,12 @@ impl Jobs {
     }
 
     /// Waits for an orphan's caller, and makes an end of it if none comes.
-    pub(crate) async fn mourn(&self, flight: Arc<Flight>, stop: CancellationToken) {
+    pub(crate) async fn mourn(&self, flight: Arc<Flight>, departure: Departure, stop: CancellationToken) {
         let times = flight.times_left();
         for (patience, ends_it) in [(ORPHAN_GRACE, true), (ORPHAN_ANSWER, false)] {
             tokio::select! {
                 () = stop.cancelled() => break,
+                () = departure.is_cancelled() => break,
                 () = tokio::time::sleep(patience) => {}
             }
             // Taken up again, and perhaps left again since: that is another's to wait for.

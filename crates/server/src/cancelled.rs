@@ -1,46 +1,66 @@
 //! Which requests their callers cancelled, as opposed to hanging up.
+//!
+//! The protocol library cancels for both reasons and does not say which it was, and a caller that cancels may close its
+//! stream before its word arrives, or after. So nobody waits: a request that ends without a word counts as left, and a word
+//! that comes later still ends what it began.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use belljar_engine::Departure;
 use rmcp::model::RequestId;
 
-/// How long after a request was cancelled its cause may take to show: the caller's own word, or its hanging up.
-const CAUSE_SHOWS: Duration = Duration::from_millis(50);
+/// A word and the end of its request are no further apart. Later another connection may use the id again.
+const APART_MAX: Duration = Duration::from_secs(4);
 
-/// Requests that their callers cancelled in so many words, the latest last. The protocol library cancels for a hang-up too,
-/// and does not say which it was.
+const KEPT_MAX: usize = 64;
+
 #[derive(Debug, Default)]
-pub(crate) struct Cancelled(Mutex<VecDeque<RequestId>>);
+pub(crate) struct Cancelled(Mutex<VecDeque<Seen>>);
+
+#[derive(Debug)]
+struct Seen {
+    since: Instant,
+    id: RequestId,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Its caller cancelled it.
+    Word,
+    /// It ended, and its caller was gone.
+    Left(Departure),
+}
 
 impl Cancelled {
-    /// Of cancellations that were not noticed in time nobody asks any more.
-    const KEPT: usize = 64;
-
-    pub(crate) fn add(&self, id: RequestId) {
-        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if ids.len() == Cancelled::KEPT {
-            ids.pop_front();
+    fn seen(&self) -> MutexGuard<'_, VecDeque<Seen>> {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while seen.len() >= KEPT_MAX || seen.front().is_some_and(|first| first.since.elapsed() > APART_MAX) {
+            seen.pop_front();
         }
-        ids.push_back(id);
+        seen
     }
 
-    fn take(&self, id: &RequestId) -> bool {
-        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = ids.iter().position(|known| known == id);
-        found.is_some_and(|at| ids.remove(at).is_some())
+    /// The caller's word that a request is cancelled.
+    pub(crate) fn word(&self, id: RequestId) {
+        let mut seen = self.seen();
+        let left = seen.iter().position(|seen| seen.id == id && matches!(seen.what, What::Left(_)));
+        match left.and_then(|at| seen.remove(at)) {
+            Some(Seen { what: What::Left(departure), .. }) => departure.cancelled(),
+            _ => seen.push_back(Seen { since: Instant::now(), id, what: What::Word }),
+        }
     }
 
-    /// Whether word comes soon that this request was cancelled.
-    pub(crate) async fn comes(&self, id: &RequestId) -> bool {
-        const LOOKS: u32 = 10;
-        for _ in 0..LOOKS {
-            if self.take(id) {
-                return true;
-            }
-            tokio::time::sleep(CAUSE_SHOWS / LOOKS).await;
+    /// A request ended before its answer. Unless there was a word, its caller hung up and may come back.
+    pub(crate) fn left(&self, id: &RequestId, departure: &Departure) {
+        let mut seen = self.seen();
+        let word = seen.iter().position(|seen| seen.id == *id && matches!(seen.what, What::Word));
+        if word.and_then(|at| seen.remove(at)).is_none() {
+            departure.hung_up();
+            let what = What::Left(departure.clone());
+            seen.push_back(Seen { since: Instant::now(), id: id.clone(), what });
         }
-        self.take(id)
     }
 }

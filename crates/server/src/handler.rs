@@ -137,15 +137,13 @@ impl Handler {
         tokio::select! {
             biased;
             () = &mut hung_up => {
-                // The end of a cancelled request's stream looks the same.
-                if !(context.ct.is_cancelled() && self.cancelled.comes(&context.id).await) {
-                    departure.hung_up();
-                }
+                self.cancelled.left(&context.id, departure);
                 Err(ErrorData::internal_error("the caller hung up", None))
             }
             () = context.ct.cancelled() => {
-                if hangup.is_some() && !self.cancelled.comes(&context.id).await {
-                    departure.hung_up();
+                // Over stdio there is nobody who could come back.
+                if hangup.is_some() {
+                    self.cancelled.left(&context.id, departure);
                 }
                 Err(ErrorData::internal_error("the request was cancelled", None))
             }
@@ -268,7 +266,7 @@ impl ServerHandler for Handler {
 
     async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
         if let Some(id) = cancelled.request_id {
-            self.cancelled.add(id);
+            self.cancelled.word(id);
         }
     }
 

@@ -417,16 +417,27 @@ async fn hanging_up_kills_the_program_in_every_revision() {
 #[tokio::test]
 async fn a_session_cancels_by_notification() {
     let server = Server::open().await;
-    let session = server.send(&Request::initialize()).await.header("mcp-session-id").unwrap();
-    let arguments = json!({"language": "python", "code": "sleep 60000"});
-    let run = Request::old("tools/call", json!({"name": "run_code", "arguments": arguments}));
-    let mut stream = server.connect().await;
-    stream.write_all(&run.set("Mcp-Session-Id", &session).bytes()).await.unwrap();
-    server.until("it runs", |fake| fake.programs() == 1).await;
-    let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}).to_string();
-    let cancel = Request { body, ..Request::old("", json!({})).set("Mcp-Session-Id", &session) };
-    assert_eq!(server.send(&cancel).await.status, 202);
-    server.until("it is killed", |fake| fake.programs() == 0).await;
+    for closes_first in [false, true] {
+        let session = server.send(&Request::initialize()).await.header("mcp-session-id").unwrap();
+        let arguments = json!({"language": "python", "code": "sleep 60000"});
+        let run = Request::old("tools/call", json!({"name": "run_code", "arguments": arguments}));
+        let mut stream = server.connect().await;
+        stream.write_all(&run.set("Mcp-Session-Id", &session).bytes()).await.unwrap();
+        server.until("it runs", |fake| fake.programs() == 1).await;
+        let since = Instant::now();
+        let stream = (!closes_first).then_some(stream);
+        if closes_first {
+            // The server knows of the hang-up by now, and keeps the program for a caller that might come back.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let body =
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}).to_string();
+        let cancel = Request { body, ..Request::old("", json!({})).set("Mcp-Session-Id", &session) };
+        assert_eq!(server.send(&cancel).await.status, 202);
+        server.until("it is killed", |fake| fake.programs() == 0).await;
+        assert!(since.elapsed() < Duration::from_millis(2500), "{closes_first}: {:?}", since.elapsed());
+        drop(stream);
+    }
 }
 
 #[tokio::test]
