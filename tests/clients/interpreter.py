@@ -1678,31 +1678,31 @@ async def main():
         for function, kind, http in CHECKS:
             words, env = kinds[kind]
             name = function.__name__
-            await score.keep(f"stdio/{name}", done(Place("stdio", MODERN, words=words, env=env), function))
+            await score.keep(f"stdio/{name}", lambda: done(Place("stdio", MODERN, words=words, env=env), function))
             if not http or not score.wants(f"http/{name}"):
                 continue
             server = HttpServer(*words, env=env)
             try:
-                await score.keep(f"http/{name}", done(Place("http", LEGACY, server.url), function))
+                await score.keep(f"http/{name}", lambda: done(Place("http", LEGACY, server.url), function))
             finally:
                 server.stop()
     for place in (Place("stdio", LEGACY), Place("stdio", MODERN)):
-        await score.keep(f"{place}/a_subscriber_hears_of_changes", a_subscriber_hears_of_changes(place))
+        await score.keep(f"{place}/a_subscriber_hears_of_changes", lambda: a_subscriber_hears_of_changes(place))
     if score.wants("http/a_subscriber_hears_of_changes"):
         server = HttpServer()
         for era in (LEGACY, MODERN):
             await score.keep(
                 f"http/{era}/a_subscriber_hears_of_changes",
-                a_subscriber_hears_of_changes(Place("http", era, server.url)),
+                lambda: a_subscriber_hears_of_changes(Place("http", era, server.url)),
             )
         server.stop()
     for era in (LEGACY, MODERN):
         function = a_dropped_request_attaches_when_sent_again
-        await score.keep(f"http/{era}/{function.__name__}", function(era))
-        await score.keep(f"http/{era}/{function.__name__}_as_the_same_bytes", function(era, same_id=True))
+        await score.keep(f"http/{era}/{function.__name__}", lambda: function(era))
+        await score.keep(f"http/{era}/{function.__name__}_as_the_same_bytes", lambda: function(era, same_id=True))
     for function in (jobs_belong_to_who_began_them, much_output_is_cut_kept_and_cheap):
-        await score.keep(f"http/{function.__name__}", function())
-    await score.keep("stdio/a_missing_language_says_what_to_install", a_missing_language_says_what_to_install())
+        await score.keep(f"http/{function.__name__}", function)
+    await score.keep("stdio/a_missing_language_says_what_to_install", a_missing_language_says_what_to_install)
     print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
     return score.told()
 

@@ -421,23 +421,23 @@ async def main():
 
     async def visit(place):
         for function in CHECKS:
-            await score.keep(f"{place}/{function.__name__}", connected(place, function))
+            await score.keep(f"{place}/{function.__name__}", lambda: connected(place, function))
 
     # Side by side, since most of the time is waiting.
     await asyncio.gather(*(visit(place) for place in places))
     for era in (MODERN, LEGACY):
         for function in (principals_do_not_see_each_other, without_a_token_nobody_comes_in):
-            await score.keep(f"http/{era}/{function.__name__}", function(era))
+            await score.keep(f"http/{era}/{function.__name__}", lambda: function(era))
 
     for name, at in [("stdio", StdioServerParameters(command=BELLJAR, args=["serve"])), ("http", server.url)]:
         function = a_pinned_version_needs_no_discovery
-        await score.keep(f"{name}/{MODERN}/{function.__name__}", function(at))
+        await score.keep(f"{name}/{MODERN}/{function.__name__}", lambda: function(at))
 
     async def stops():
         code = server.stop()
         assert code == 0, f"the server exited with {code}"
 
-    await score.keep("http/the_server_stops_when_told", stops())
+    await score.keep("http/the_server_stops_when_told", stops)
     with contextlib.suppress(ProcessLookupError):
         server.process.kill()
     return score.told()
