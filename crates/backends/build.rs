@@ -17,11 +17,17 @@ use std::process::Command;
 /// what the third one's parser asks for.
 const PROGRAMS: [&[&str]; 2] = [&["belljar-guest", "belljar-jail"], &["belljar-transpile"]];
 
+/// A library that interpreters load, and so the one thing that is not static.
+const LIBRARY: (&str, &str) = ("belljar-zygote", "libbelljar_zygote.so");
+
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let workspace = manifest.ancestors().nth(2).expect("this crate is two levels below the workspace");
-    for watched in ["crates/core", "crates/guest", "crates/jail", "crates/transpile", "Cargo.toml", "Cargo.lock"] {
+    for watched in ["core", "guest", "jail", "seal", "transpile", "zygote"].map(|name| format!("crates/{name}")) {
+        println!("cargo::rerun-if-changed={}", workspace.join(watched).display());
+    }
+    for watched in ["Cargo.toml", "Cargo.lock"] {
         println!("cargo::rerun-if-changed={}", workspace.join(watched).display());
     }
 
@@ -29,21 +35,26 @@ fn main() {
     // out is <target>/<profile>/build/<package>/out.
     let inside = out.ancestors().nth(4).expect("OUT_DIR lies in the target directory").join("inside");
     for programs in PROGRAMS {
-        build(programs, workspace, &target, &inside);
+        build(programs, "+crt-static", workspace, &target, &inside);
         for program in programs {
             copy(&inside.join(&target).join("inside").join(program), &out.join(program));
         }
     }
+    let (package, file) = LIBRARY;
+    // Elsewhere, or the two ways of linking would each time undo what the other has built.
+    let shared = inside.with_file_name("inside-shared");
+    build(&[package], "-crt-static", workspace, &target, &shared);
+    copy(&shared.join(&target).join("inside").join(file), &out.join(file));
 }
 
-fn build(programs: &[&str], workspace: &Path, target: &str, inside: &Path) {
+fn build(programs: &[&str], linking: &str, workspace: &Path, target: &str, inside: &Path) {
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"));
     cargo
         .current_dir(workspace)
         .args(["build", "--locked", "--profile", "inside", "--target", target, "--target-dir"])
         .arg(inside)
         // With --target these go to the programs only, not to build scripts and macros, which cannot be static.
-        .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
+        .env("CARGO_ENCODED_RUSTFLAGS", format!("-Ctarget-feature={linking}"))
         .env_remove("RUSTFLAGS")
         // Set by `cargo clippy`, which would check instead of build.
         .env_remove("RUSTC_WORKSPACE_WRAPPER")

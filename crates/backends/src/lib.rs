@@ -12,5 +12,5 @@ mod registry;
 mod sys;
 
 pub use host::{Host, OpenFiles, raise_open_files};
-pub use native::NotWarm;
+pub use native::{NotWarm, Preload};
 pub use registry::{Choice, UnknownBackend, choose, warm_up};

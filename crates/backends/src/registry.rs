@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belljar_core::Backend;
 
 use crate::host::Host;
-use crate::native::{self, Native, NotWarm};
+use crate::native::{self, Native, NotWarm, Preload};
 
 /// A backend that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl std::str::FromStr for Choice {
 }
 
 /// Starts a backend. A host that cannot run it is found out by its `probe`, or by the first `open`.
-pub fn choose(choice: Choice, host: &Host) -> Arc<dyn Backend> {
+pub fn choose(choice: Choice, host: &Host, preload: Preload) -> Arc<dyn Backend> {
     match choice {
-        Choice::Native => Arc::new(Native::start(host)),
+        Choice::Native => Arc::new(Native::start(host, preload)),
     }
 }
 

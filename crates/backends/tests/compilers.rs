@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belljar_backends::{Choice, Host, NotWarm, choose, warm_up};
+use belljar_backends::{Choice, Host, NotWarm, Preload, choose, warm_up};
 use belljar_core::{
     Backend, BackendError, Changes, Event, Exit, Language, Limits, Program, Range, Sandbox, Spec, Stdin, Stream,
 };
@@ -20,7 +20,7 @@ use belljar_testkit::contract::{Ran, code, command, open, run};
 
 fn native() -> Arc<dyn Backend> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    choose(Choice::Native, &Host { path, home: std::env::var_os("HOME").map(Into::into) })
+    choose(Choice::Native, &Host { path, home: std::env::var_os("HOME").map(Into::into) }, Preload::No)
 }
 
 /// A sandbox for a language, if this host has it.
@@ -198,6 +198,77 @@ async fn compiled_programs_overlap() {
     sandbox.close().await.expect("closes");
 }
 
+/// Which file is run, by its number.
+async fn compiled_to(sandbox: &dyn Sandbox) -> String {
+    run(sandbox, command("stat -c %i ~/.cache/belljar/run/*/main")).await.stdout
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_compiled_again() {
+    for (language, text, other) in [
+        (
+            Language::Rust,
+            "fn main() { println!(\"{}\", std::process::id() > 1); }",
+            "fn main() { println!(\"{}\", std::process::id() > 2); }",
+        ),
+        (
+            Language::Go,
+            "package main\nimport \"os\"\nfunc main() { println(os.Getpid() > 1) }",
+            "package main\nimport \"os\"\nfunc main() { println(os.Getpid() > 2) }",
+        ),
+    ] {
+        let Some(sandbox) = sandbox_for(language).await else { continue };
+        let mut files = Vec::new();
+        for text in [text, text, other, text] {
+            let ran = compile_and_run(&*sandbox, language, text).await;
+            assert_eq!((ran.stdout + &ran.stderr, ran.finish.exit), ("true\n".to_owned(), Exit::Code(0)));
+            files.push(compiled_to(&*sandbox).await);
+        }
+        assert_eq!(files[0], files[1], "{language}");
+        assert!(files[1] != files[2] && files[2] != files[3] && files.iter().all(|file| file.lines().count() == 1));
+        sandbox.close().await.expect("closes");
+    }
+}
+
+#[tokio::test]
+async fn what_a_rust_program_is_compiled_with_counts_too() {
+    let Some(sandbox) = sandbox_for(Language::Rust).await else { return };
+    for value in ["one", "two"] {
+        let text = "fn main() { println!(\"{}\", env!(\"A\")); }";
+        let env = vec![("A".to_owned(), value.to_owned())];
+        let ran = run(&*sandbox, Program { env, ..code(Language::Rust, text) }).await;
+        assert_eq!(told(&ran), (format!("{value}\n").as_str(), "", Exit::Code(0)));
+        sandbox.write("data", value.as_bytes().to_vec()).await.expect("writes");
+        let text = "fn main() { println!(\"{}\", include_str!(\"/workspace/data\")); }";
+        let ran = compile_and_run(&*sandbox, Language::Rust, text).await;
+        assert_eq!(told(&ran), (format!("{value}\n").as_str(), "", Exit::Code(0)));
+    }
+    sandbox.close().await.expect("closes");
+}
+
+#[tokio::test]
+async fn a_rust_program_is_what_it_is_without_a_sandbox() {
+    let Some(sandbox) = sandbox_for(Language::Rust).await else { return };
+    let allocator = "use std::alloc::{GlobalAlloc, Layout, System};\nuse std::sync::atomic::{AtomicUsize, Ordering::Relaxed};\n\
+        static COUNT: AtomicUsize = AtomicUsize::new(0);\nstruct Counting;\nunsafe impl GlobalAlloc for Counting {\n\
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 { COUNT.fetch_add(1, Relaxed); unsafe { System.alloc(layout) } }\n\
+        unsafe fn dealloc(&self, at: *mut u8, layout: Layout) { unsafe { System.dealloc(at, layout) } }\n}\n\
+        #[global_allocator]\nstatic OURS: Counting = Counting;\n\
+        fn main() { let text = format!(\"{}\", 1); println!(\"{text} {}\", COUNT.load(Relaxed) > 0); }";
+    assert_eq!(told(&compile_and_run(&*sandbox, Language::Rust, allocator).await), ("1 true\n", "", Exit::Code(0)));
+    // A copy of it runs elsewhere; threads, panics and their places are what they are.
+    let copied = "use std::{env, fs, process::Command, thread};\nfn main() {\n    \
+        if env::args().len() > 1 { return println!(\"copy\"); }\n    fs::copy(env::current_exe().unwrap(), \"/tmp/copy\").unwrap();\n    \
+        assert!(Command::new(\"/tmp/copy\").arg(\"x\").status().unwrap().success());\n    \
+        println!(\"{}\", thread::spawn(|| panic!(\"in a thread\")).join().is_err());\n}\n";
+    let env = vec![("RUST_BACKTRACE".to_owned(), "1".to_owned())];
+    let ran = run(&*sandbox, Program { env, ..code(Language::Rust, copied) }).await;
+    assert_eq!((ran.stdout.as_str(), ran.finish.exit), ("copy\ntrue\n", Exit::Code(0)), "{ran:?}");
+    assert!(ran.stderr.contains("panicked at main.rs:6:") && ran.stderr.contains("main::main"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("library/std/src/panicking.rs:"), "{}", ran.stderr);
+    sandbox.close().await.expect("closes");
+}
+
 #[tokio::test]
 async fn an_interpreter_is_chosen_by_name() {
     let backend = native();
@@ -269,7 +340,7 @@ async fn what_was_compiled_ahead_is_shown_read_only() {
     let env = std::fs::read_to_string(kept.join("00/env")).expect("reads");
     assert!(env.contains("CGO_ENABLED=0") && !env.contains("HOME="), "{env}");
 
-    let backend = choose(Choice::Native, &host);
+    let backend = choose(Choice::Native, &host, Preload::No);
     let sandbox = open(&*backend, Limits::default()).await;
     let ran =
         run(&*sandbox, command("cat /belljar/go-cache/00/count; touch /belljar/go-cache/00/x 2>/dev/null || echo no"))
@@ -279,7 +350,7 @@ async fn what_was_compiled_ahead_is_shown_read_only() {
 
     // One that others may write to is not ours to trust.
     std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o777)).expect("sets");
-    let sandbox = open(&*choose(Choice::Native, &host), Limits::default()).await;
+    let sandbox = open(&*choose(Choice::Native, &host, Preload::No), Limits::default()).await;
     assert_eq!(run(&*sandbox, command("test -e /belljar/go-cache || echo none")).await.stdout, "none\n");
     sandbox.close().await.expect("closes");
 

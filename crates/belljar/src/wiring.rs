@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use belljar_backends::{Choice, Host, choose};
+use belljar_backends::{Choice, Host, Preload, choose};
 use belljar_core::Backend;
 use belljar_engine::Settings;
 use tokio::runtime::Runtime;
@@ -81,8 +81,8 @@ pub(crate) fn this_program() -> Result<String, Complaint> {
 }
 
 /// Starts the backend. Inside a runtime.
-pub(crate) fn backend(choice: Choice) -> Arc<dyn Backend> {
-    choose(choice, &host())
+pub(crate) fn backend(choice: Choice, preload: Preload) -> Arc<dyn Backend> {
+    choose(choice, &host(), preload)
 }
 
 /// What the engine may hand out on this host. Each sandbox takes a few descriptors of ours, so we take all that we may

@@ -20,6 +20,10 @@ pub trait Backend: Debug + Send + Sync {
     fn capabilities(&self) -> Capabilities;
     /// Opens an empty, confined place. Dropping it, or this future before it is there, must leave nothing behind.
     fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>>;
+    /// Returns when what it does ahead, to open places quickly, is done or has failed. Places can be opened before that too.
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// A confined place. Operations may overlap; each is bounded by the sandbox's limits. Dropping a file operation gives it
@@ -60,7 +64,7 @@ pub trait StdinWriter: Debug + Send {
 }
 
 /// What a caller asks of a place.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Spec {
     pub limits: Limits,
     pub network: Network,
@@ -68,9 +72,12 @@ pub struct Spec {
     pub env: Vec<(String, String)>,
     /// Interpreters to use in place of the host's first, by their names in [`Capabilities::interpreters`].
     pub interpreters: Vec<String>,
+    /// A language whose kernel is to be started with the place, ahead of its first cell. Nobody waits for it, and where it
+    /// cannot be started that cell is told why. A language without kernels is as none.
+    pub waiting: Option<Language>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Network {
     /// Loopback inside the sandbox, and nothing else: no route, no DNS.
     #[default]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The standing limits of a sandbox. Wall time belongs to each program instead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory of everything in the sandbox together, its files included (they live in memory).
     pub memory_bytes: u64,

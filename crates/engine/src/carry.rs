@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::flight::{Controls, Flight};
 use crate::kernels::{Kind, Seat};
+use crate::lease::Lease;
 use crate::run::{self, NotStarted, Orders, Outcome, Reach};
 use crate::sandboxes::InUse;
 use crate::shared::Shared;
@@ -51,8 +52,9 @@ impl Carried {
     pub(crate) async fn until_its_end(self, used: Option<InUse>) {
         let (shared, flight) = (self.shared.clone(), self.flight.clone());
         let finishing = Finishing(flight.clone());
+        let mut lease = None;
         let outcome = match used {
-            None => self.in_throw_away().await,
+            None => self.in_throw_away(&mut lease).await,
             Some(used) => self.in_created(used).await,
         };
         let outcome = outcome.map(Arc::new);
@@ -67,23 +69,30 @@ impl Carried {
         flight.finish(outcome);
         shared.jobs.ended(&flight.owner);
         drop(finishing);
+        // Last: closing the sandbox is no concern of the caller's, who has the answer by now.
+        drop(lease);
     }
 
-    async fn in_throw_away(self) -> Result<Run, EngineError> {
+    /// Leaves the lease behind, so that it ends after the run.
+    async fn in_throw_away(self, lease: &mut Option<Lease>) -> Result<Run, EngineError> {
         let Carried { shared, flight, program, controls, watcher, .. } = self;
         let orders = Orders { cancel: flight.cancel.clone(), closing: CancellationToken::new() };
         let limits = limits::grant(&Wish::default(), &shared.settings.ceiling)?;
-        let spec = Spec { limits, ..Spec::default() };
+        let waiting = match &program.source {
+            Source::Cell { language, .. } => language.kernel(),
+            Source::Code { .. } | Source::Command(_) => None,
+        };
+        let spec = Spec { limits, waiting, ..Spec::default() };
         let ready = async {
             flight.hold(shared.admission.turn(None).await?);
             shared.lessor.lease(&spec).await
         };
         // Dropping the lease, here or at the end, closes the sandbox behind the caller's back.
-        let lease = tokio::select! {
+        let lease = lease.insert(tokio::select! {
             biased;
             refusal = orders.refusal() => return Err(refusal),
             lease = ready => lease?,
-        };
+        });
         let sandbox = lease.sandbox()?;
         let isolation = sandbox.isolation().clone();
         let outcome = run::run(sandbox, program, &limits, &flight, controls, watcher, &orders).await;

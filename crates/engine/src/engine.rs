@@ -21,15 +21,15 @@ use crate::carry::Carried;
 use crate::flight::Flight;
 use crate::jobs::Jobs;
 use crate::kernels::Kind;
-use crate::lease::Lessor;
+use crate::lease::{self, Lessor};
 use crate::news::{News, Newsroom};
 use crate::outputs::Outputs;
 use crate::sandboxes::{self, InUse, Sandboxes};
 use crate::shared::Shared;
 use crate::teardown::{Tasks, Teardowns};
 use crate::{
-    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, Principal, Run,
-    RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen,
+    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, PoolInfo, Principal,
+    Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen, Wish,
 };
 use crate::{check, jobs, limits, templates};
 
@@ -63,6 +63,15 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Inside a tokio runtime, which the engine's tasks then run on.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Engine {
+        Engine::with_gauge(backend, settings, lease::host_gauge)
+    }
+
+    /// With another word on the host's memory, for what is prepared to go by.
+    pub(crate) fn with_gauge(
+        backend: Arc<dyn Backend>,
+        settings: Settings,
+        gauge: impl FnOnce() -> lease::Gauge,
+    ) -> Engine {
         let stop = CancellationToken::new();
         let tasks = Tasks::new();
         let teardowns = Teardowns::new(tasks.clone());
@@ -70,11 +79,20 @@ impl Engine {
         let sandboxes = Sandboxes::new(&settings, teardowns.clone(), news.clone());
         tasks.spawn(sandboxes::expire(sandboxes.clone(), stop.clone()));
         let capabilities = backend.capabilities();
+        let mut lessor = Lessor::new(backend, teardowns);
+        if let Some(pool) = &settings.pool {
+            let limits = limits::grant(&Wish::default(), &settings.ceiling);
+            let waiting = Some(Language::Python).filter(|language| capabilities.languages.contains(language));
+            let usual =
+                limits.ok().filter(|_| waiting.is_some()).map(|limits| Spec { limits, waiting, ..Spec::default() });
+            lessor.prepare(pool, usual.as_ref(), gauge(), &tasks, stop.clone());
+        }
         let shared = Arc::new(Shared {
             templates: templates::all(&capabilities.interpreters, &settings.templates),
             languages: capabilities.languages,
+            interpreters: capabilities.interpreters,
             missing: capabilities.missing,
-            lessor: Lessor::new(backend, teardowns),
+            lessor,
             sandboxes,
             admission: Admission::new(settings.runs_max, settings.queue_max),
             outputs: Outputs::new(settings.kept_output_bytes_max),
@@ -239,7 +257,8 @@ impl Engine {
         });
         let kind = if away.is_some() { Kind::Job } else { Kind::Attended };
         let task = Carried { shared: shared.clone(), flight: flight.clone(), program, controls, watcher, kind };
-        shared.tasks.spawn(task.until_its_end(used));
+        // Boxed: it is large, and would be moved on its way into the task.
+        shared.tasks.spawn(Box::pin(task.until_its_end(used)));
         drop(entered);
         Ok(flight)
     }
@@ -259,7 +278,8 @@ impl Engine {
         let mut env = template.env;
         env.retain(|(name, _)| !request.env.iter().any(|(own, _)| own == name));
         env.extend(request.env);
-        let spec = Spec { limits, env, interpreters: template.interpreters, ..Spec::default() };
+        let waiting = templates::kernel(&template.interpreters, &shared.interpreters, &shared.languages);
+        let spec = Spec { limits, env, interpreters: template.interpreters, waiting, ..Spec::default() };
         let sandbox = tokio::select! {
             biased;
             () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
@@ -336,6 +356,11 @@ impl Engine {
     /// What happens from now on to all sandboxes, of whoever they are.
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.shared().news.subscribe()
+    }
+
+    /// What is prepared for callers to come.
+    pub fn prepared(&self) -> Vec<PoolInfo> {
+        self.shared().lessor.prepared()
     }
 
     /// The names that [`CreateRequest::template`] may have.

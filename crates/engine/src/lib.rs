@@ -1,6 +1,6 @@
 //! Live sandboxes: who owns them, when they end, how many programs run at once, and what each run came to.
 //!
-//! Deliberately not here: MCP, HTTP, files of the host, and the name of any backend. How code is confined is the
+//! Deliberately not here: MCP, HTTP, files of the host (but for how much memory it has), and the name of any backend. How code is confined is the
 //! backend's; how an answer reads is the server's.
 
 #![forbid(unsafe_code)]
@@ -36,8 +36,8 @@ pub use error::{EngineError, Gone};
 pub use id::{Principal, RunId, SandboxId};
 pub use news::{FileChanges, News, SandboxEvent, workspace_path};
 pub use request::{
-    Answer, Attendance, Away, Console, CreateRequest, JobAction, JobView, LeftFile, Lost, Run, RunRequest, SandboxInfo,
-    Stays, StdinThen,
+    Answer, Attendance, Away, Console, CreateRequest, JobAction, JobView, LeftFile, Lost, PoolInfo, Run, RunRequest,
+    SandboxInfo, Stays, StdinThen,
 };
 pub use rich::{Bundle, Failure, Names, Original, Rich};
-pub use settings::{Settings, Template, Wish};
+pub use settings::{PoolSettings, Settings, Template, Wish};

@@ -34,6 +34,19 @@ pub struct SandboxInfo {
     pub runs: u64,
 }
 
+/// The prepared sandboxes of one spec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolInfo {
+    /// The language whose kernel waits in each.
+    pub waiting: Option<Language>,
+    pub ready: usize,
+    /// How many there should be by what was asked of late, within the budget.
+    pub wanted: usize,
+    /// How often one was ready for who asked, and how often not.
+    pub taken: u64,
+    pub missed: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRequest {
     /// As the caller wrote it; without one, a throw-away sandbox is used.

@@ -26,6 +26,23 @@ pub struct Settings {
     pub kept_output_bytes_max: usize,
     /// Own ones of the operator's, besides one for each interpreter of the host.
     pub templates: Vec<Template>,
+    /// Sandboxes that are opened ahead; without it each is opened when it is asked for.
+    pub pool: Option<PoolSettings>,
+}
+
+/// Bounds on what is prepared for callers to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// What they may take together, by an estimate. Left out, it goes by the machine: 256 MiB, or an eighth of its memory
+    /// where that is less.
+    pub memory_bytes: Option<u64>,
+    pub max: usize,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        PoolSettings { memory_bytes: None, max: 32 }
+    }
 }
 
 /// What a sandbox begins with.
@@ -62,6 +79,7 @@ impl Default for Settings {
             },
             kept_output_bytes_max: 24 * 1024 * 1024,
             templates: Vec::new(),
+            pool: None,
         }
     }
 }

@@ -25,6 +25,7 @@ const FILE_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) languages: Vec<Language>,
+    pub(crate) interpreters: Vec<(Language, String)>,
     /// Those that are not here, and how to get each.
     pub(crate) missing: Vec<(Language, String)>,
     pub(crate) tasks: Tasks,

@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use belljar_core::{BackendError, Sandbox};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -56,18 +57,31 @@ impl Tasks {
 #[derive(Debug)]
 pub(crate) struct Teardowns {
     tasks: Tasks,
-    pending: watch::Sender<usize>,
+    pending: AtomicUsize,
+    /// Told when there is room again.
+    fewer: Notify,
 }
 
 impl Teardowns {
     pub(crate) fn new(tasks: Tasks) -> Arc<Teardowns> {
-        Arc::new(Teardowns { tasks, pending: watch::Sender::new(0) })
+        Arc::new(Teardowns { tasks, pending: AtomicUsize::new(0), fewer: Notify::new() })
     }
 
-    /// Returns when few enough sandboxes are on their way down.
+    /// Whether few enough sandboxes are on their way down.
+    pub(crate) fn have_room(&self) -> bool {
+        self.pending.load(Ordering::SeqCst) < PENDING_MAX
+    }
+
+    /// Returns when they are.
     pub(crate) async fn room(&self) {
-        // It fails only when the sender is gone, which `self` holds.
-        let _ = self.pending.subscribe().wait_for(|pending| *pending < PENDING_MAX).await;
+        while !self.have_room() {
+            let mut fewer = std::pin::pin!(self.fewer.notified());
+            // Listens before the second look, or a word between look and wait would be missed.
+            fewer.as_mut().enable();
+            if !self.have_room() {
+                fewer.await;
+            }
+        }
     }
 
     /// Closes the sandbox that `reached` comes to, if it comes to one; what comes with it is dropped when nothing of
@@ -111,13 +125,15 @@ struct Counted(Arc<Teardowns>);
 
 impl Counted {
     fn new(teardowns: Arc<Teardowns>) -> Counted {
-        teardowns.pending.send_modify(|pending| *pending += 1);
+        teardowns.pending.fetch_add(1, Ordering::SeqCst);
         Counted(teardowns)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.pending.send_modify(|pending| *pending -= 1);
+        if self.0.pending.fetch_sub(1, Ordering::SeqCst) == PENDING_MAX {
+            self.0.fewer.notify_waiters();
+        }
     }
 }

@@ -21,6 +21,22 @@ pub(crate) fn all(interpreters: &[(Language, String)], own: &[Template]) -> Vec<
     all
 }
 
+/// The language whose kernel waits in a sandbox with these interpreters: what was named is what will be used, and where
+/// nothing was, that is mostly Python. `found` and `languages` are what the host has.
+pub(crate) fn kernel(
+    interpreters: &[String],
+    found: &[(Language, String)],
+    languages: &[Language],
+) -> Option<Language> {
+    // By the whole name, or the first part of it.
+    let is_it = |name: &str, found: &str| {
+        found.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
+    };
+    let language = |name: &String| found.iter().find(|(_, found)| is_it(name, found))?.0.kernel();
+    let usual = || languages.contains(&Language::Python).then_some(Language::Python);
+    interpreters.iter().find_map(language).or_else(usual)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +54,26 @@ mod tests {
         let names: Vec<&str> = all.iter().map(|template| template.name.as_str()).collect();
         assert_eq!(names, ["node", "python", "python-3.11", "python-3.8", "node-20"]);
         assert_eq!((&all[0], &all[1].interpreters), (&own, &vec!["python-3.11".to_owned()]));
+    }
+
+    #[test]
+    fn the_kernel_is_that_of_what_was_named() {
+        let found = [
+            (Language::Python, "python-3.11".to_owned()),
+            (Language::JavaScript, "node-20".to_owned()),
+            (Language::TypeScript, "node-20".to_owned()),
+            (Language::Go, "go-1.22".to_owned()),
+        ];
+        let of = |names: &[&str], languages: &[Language]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            kernel(&names, &found, languages)
+        };
+        let all = Language::ALL.as_slice();
+        assert_eq!(of(&["node-20"], all), Some(Language::JavaScript));
+        assert_eq!(of(&["go", "node"], all), Some(Language::JavaScript), "the first that has kernels");
+        assert_eq!(of(&["go-1.22"], all), Some(Language::Python));
+        assert_eq!(of(&["go-1.22"], &[Language::Go]), None);
+        assert_eq!(of(&[], all), Some(Language::Python));
+        assert_eq!(of(&["node-2", ""], &[Language::Go]), None, "a name is not cut within a number");
     }
 }

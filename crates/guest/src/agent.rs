@@ -11,10 +11,11 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 
+use crate::cells::Ends;
 use crate::files::Files;
 use crate::memory::Watch;
 use crate::process::Channel;
-use crate::processes::{Owner, Processes};
+use crate::processes::{Arrival, Owner, Processes};
 use crate::stream::{Gone, Stream};
 use crate::sys;
 
@@ -81,11 +82,12 @@ impl Agent {
             self.stream.flush()?;
             if wake.frames {
                 self.stream.receive()?;
-                while let Some(frame) = self.stream.next()? {
-                    self.obey(frame)?;
-                }
+                self.obey_all()?;
             }
-            self.processes.advance(&wake.ready, &mut self.stream)?;
+            if self.processes.advance(&wake.ready, &mut self.stream)? == Arrival::Forked {
+                // Frames may have come with the first.
+                self.obey_all()?;
+            }
             if wake.children || self.processes.are_sweeping() {
                 self.processes.reap();
             }
@@ -98,7 +100,8 @@ impl Agent {
     /// Sleeps until there is something to do.
     fn wait(&mut self) -> Result<Wake, Gone> {
         let mut stream_flags = PollFlags::empty();
-        if self.stream.listens() {
+        // What comes is for later while a kernel is on its way in: nothing may be started that could take it for a stray.
+        if self.stream.listens() && !self.processes.expect_forked() {
             stream_flags |= PollFlags::IN;
         }
         if self.stream.has_outgoing() {
@@ -136,17 +139,17 @@ impl Agent {
         if self.processes.are_sweeping() {
             return Some(SWEEP_AGAIN);
         }
-        let watch = self.watch.as_ref().filter(|_| self.processes.are_running()).map(Watch::patience);
+        let watch = self.watch.as_ref().zip(self.processes.pace()).map(|(watch, pace)| watch.patience(pace));
         watch.into_iter().chain(self.processes.patience()).min()
     }
 
     fn watch_memory(&mut self) {
         let Some(watch) = &mut self.watch else { return };
-        if !self.processes.are_running() {
+        let Some(pace) = self.processes.pace() else {
             watch.rest();
             return;
-        }
-        match watch.look() {
+        };
+        match watch.look(pace) {
             Ok(too_many) if too_many.is_empty() => {}
             Ok(too_many) => self.processes.kill_for_memory(&too_many),
             // A limit that cannot be watched is not held.
@@ -154,10 +157,23 @@ impl Agent {
         }
     }
 
+    fn obey_all(&mut self) -> Result<(), Gone> {
+        while !self.processes.expect_forked()
+            && let Some(frame) = self.stream.next()?
+        {
+            self.obey(frame)?;
+        }
+        Ok(())
+    }
+
     fn obey(&mut self, frame: ToGuest) -> Result<(), Gone> {
         let Some(init) = &self.init else {
             let ToGuest::Init(init) = frame else { return Err(Gone) };
             self.watch = init.watch_memory_bytes.map(Watch::new);
+            if let Some(language) = init.forked {
+                self.processes.wait_for_forked(language, Ends::inherited(STREAM_FD + 1).map_err(|_| Gone)?);
+            }
+            self.processes.start_ahead(&init);
             self.init = Some(init);
             return Ok(());
         };

@@ -86,6 +86,18 @@ impl Look {
         Look { max, since, before, walk: None }
     }
 
+    /// The run starts only now, and what was changed until now is not its doing.
+    pub(crate) fn begin_again(&mut self, known: &mut Known) {
+        if self.max == 0 {
+            return;
+        }
+        let mut walk = Walk::new();
+        while walk.step(self) {}
+        known.note(walk.stamps);
+        self.since = sys::file_clock();
+        self.before = known.at(self.since);
+    }
+
     /// One step, once the run is over. Returns whether there are no more; then what was found is sent, if it was asked for.
     pub(crate) fn advance(&mut self, id: u32, known: &mut Known, stream: &mut Stream) -> Result<bool, Gone> {
         if self.max == 0 {

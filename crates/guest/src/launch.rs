@@ -134,7 +134,7 @@ fn c_string(text: String, about: &str) -> Result<CString, FileError> {
 }
 
 /// A file without a name, read from its beginning.
-fn sealed_in_memory(code: &str) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn sealed_in_memory(code: &str) -> rustix::io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(c"code", MemfdFlags::CLOEXEC)?;
     let mut done = 0;
     while done < code.len() {

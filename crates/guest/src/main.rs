@@ -24,16 +24,36 @@ mod stream;
 #[expect(unsafe_code, reason = "all that rustix has no safe call for is in this one file")]
 mod sys;
 mod tree;
+mod zygote;
 
-/// The C entry point. Returns only when the host has hung up or broken the protocol; then the kernel kills what is left.
+use std::ffi::CString;
+
+use belljar_core::wire::{RUNNER_NAME, ZYGOTE_NAME};
+
+/// The C entry point. The agent returns only when the host has hung up or broken the protocol; then the kernel kills what is
+/// left.
+///
+/// # Safety
+/// For the C library to call, with what the process was started with.
 #[cfg(not(test))]
 #[expect(unsafe_code, reason = "an entry point needs its C name")]
 // SAFETY: there is no other `main` in this program, and its signature is the one that C gives it.
 #[unsafe(no_mangle)]
-pub extern "C" fn main(_argc: i32, _argv: *const *const u8) -> i32 {
-    agent::main()
+pub unsafe extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -> i32 {
+    // SAFETY: whoever calls is the C library, with what it was started with.
+    become_what_is_asked(&unsafe { sys::arguments(argc, argv) })
+}
+
+/// The same executable has two more uses, told by its name: a zygote is started by it, and what a zygote has forked into a
+/// sandbox gets its runner from it.
+fn become_what_is_asked(arguments: &[CString]) -> i32 {
+    match arguments {
+        [name, kernel] if name.as_bytes() == RUNNER_NAME.as_bytes() => runner::run_forked(kernel),
+        [name, interpreter] if name.as_bytes() == ZYGOTE_NAME.as_bytes() => zygote::start(interpreter),
+        _ => agent::main(),
+    }
 }
 
 /// Unit tests have an entry point of their own; this one is then only looked at by the compiler.
 #[cfg(test)]
-const _: fn() -> i32 = agent::main;
+const _: fn(&[CString]) -> i32 = become_what_is_asked;

@@ -11,7 +11,23 @@ use belljar_core::WORKSPACE;
 use crate::sys;
 use crate::tree::{for_each_process, read_small};
 
-const EVERY: Duration = Duration::from_millis(50);
+/// How closely it is looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pace {
+    /// Only what cells have left behind can grow. A sandbox that does nothing is not to wake its machine all the time.
+    Loose,
+    /// Something runs.
+    Close,
+}
+
+impl Pace {
+    fn every(self) -> Duration {
+        match self {
+            Pace::Loose => Duration::from_millis(250),
+            Pace::Close => Duration::from_millis(50),
+        }
+    }
+}
 
 /// Shared memory below this is not looked at more closely: programs and libraries are shared memory too, and the closer
 /// look costs three times as much.
@@ -30,18 +46,17 @@ impl Watch {
     }
 
     /// How long until the next look.
-    pub(crate) fn patience(&self) -> Duration {
-        self.next.map_or(EVERY, |next| next.saturating_duration_since(Instant::now()))
+    pub(crate) fn patience(&self, pace: Pace) -> Duration {
+        self.next.map_or(pace.every(), |next| next.saturating_duration_since(Instant::now()).min(pace.every()))
     }
 
     /// Looks, if it is time to, and says which processes have to go. For as long as a program runs.
     /// An error is that it could not look.
-    pub(crate) fn look(&mut self) -> rustix::io::Result<Vec<i32>> {
+    pub(crate) fn look(&mut self, pace: Pace) -> rustix::io::Result<Vec<i32>> {
         let now = Instant::now();
         let is_time = self.next.is_some_and(|next| now >= next);
-        if is_time || self.next.is_none() {
-            self.next = Some(now + EVERY);
-        }
+        let latest = now + pace.every();
+        self.next = Some(if is_time { latest } else { self.next.map_or(latest, |next| next.min(latest)) });
         if is_time { Ok(self.use_now()?.over(self.limit_bytes)) } else { Ok(Vec::new()) }
     }
 

@@ -79,6 +79,8 @@ pub(crate) struct OutputPipe {
 struct RunnersWord {
     /// `None` when there is no more to hear.
     pipe: Option<OwnedFd>,
+    /// Of one that we have not forked ourselves.
+    runner: Option<Pid>,
     program: Option<Pid>,
     failure: Option<Failure>,
 }
@@ -101,8 +103,31 @@ impl Process {
             phase: Phase::Running { runner },
             stdout: OutputPipe { name: Output::Stdout, pipe: Some(stdout), left: 0 },
             stderr: OutputPipe { name: Output::Stderr, pipe: Some(stderr), left: 0 },
-            word: RunnersWord { pipe: Some(word), program: None, failure: None },
+            word: RunnersWord { pipe: Some(word), runner: None, program: None, failure: None },
             about: launch.about,
+            usage: Usage::default(),
+            condemned: false,
+            memory_ran_out: false,
+            signals: 0,
+        })
+    }
+
+    /// One that was forked into the sandbox from outside. Its runner has said so before anything is asked of the guest;
+    /// one that has not is none, or is gone.
+    pub(crate) fn adopt(stdout: OwnedFd, stderr: OwnedFd, word: OwnedFd, about: About) -> Option<Process> {
+        for ours in [&stdout, &stderr] {
+            rustix::io::ioctl_fionbio(ours, true).ok()?;
+        }
+        let mut word = RunnersWord { pipe: Some(word), runner: None, program: None, failure: None };
+        word.hear();
+        // If it has ended, it was reaped as a stranger, and its end would be waited for in vain.
+        let runner = word.runner.filter(|runner| rustix::process::test_kill_process(*runner).is_ok())?;
+        Some(Process {
+            phase: Phase::Running { runner },
+            stdout: OutputPipe { name: Output::Stdout, pipe: Some(stdout), left: 0 },
+            stderr: OutputPipe { name: Output::Stderr, pipe: Some(stderr), left: 0 },
+            word,
+            about,
             usage: Usage::default(),
             condemned: false,
             memory_ran_out: false,
@@ -272,6 +297,7 @@ impl RunnersWord {
         {
             match Word::from_bytes(&bytes) {
                 Some(Word::Program(program)) => self.program = Some(program),
+                Some(Word::Runner(runner)) => self.runner = Some(runner),
                 Some(Word::Failed(failure)) => self.failure = Some(failure),
                 None => {}
             }

@@ -12,11 +12,12 @@ use belljar_core::{FileError, FileErrorKind, Language, Source, State, Usage};
 use rustix::event::PollFd;
 use rustix::process::{Pid, Signal};
 
-use crate::cells::{Code, Conduct, Kernel};
+use crate::cells::{Code, Conduct, Ends, Kernel};
 use crate::changes::{Known, Look};
 use crate::files::refusal;
 use crate::kernels;
 use crate::launch::Launch;
+use crate::memory::Pace;
 use crate::process::{Channel, Means, Process};
 use crate::program::Program;
 use crate::stream::{Gone, Stream};
@@ -33,6 +34,8 @@ const KERNELS_MAX: usize = 16;
 pub(crate) struct Processes {
     programs: Vec<Program>,
     kernels: Vec<Kernel>,
+    /// A kernel that is forked into the sandbox, until it is taken on.
+    forked: Option<(Language, Ends)>,
     /// Languages that had a kernel which remembered something, and ended.
     ended: Vec<Language>,
     means: Means,
@@ -44,6 +47,15 @@ pub(crate) struct Processes {
 pub(crate) enum Owner {
     Program(usize),
     Kernel(usize),
+    /// A kernel that is on its way in.
+    Forked,
+}
+
+/// Whether a kernel that was expected has come, or will not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    None,
+    Forked,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +65,29 @@ enum Children {
 }
 
 impl Processes {
+    /// From here on a kernel is expected that is forked from outside.
+    pub(crate) fn wait_for_forked(&mut self, language: Language, ends: Ends) {
+        self.forked = Some((language, ends));
+    }
+
+    pub(crate) fn expect_forked(&self) -> bool {
+        self.forked.is_some()
+    }
+
+    /// Starts the kernel that is to wait for its first cell. Where that fails nobody is told: the cell then starts one by
+    /// itself, and hears why it cannot.
+    pub(crate) fn start_ahead(&mut self, init: &Init) {
+        let started = init.waiting.and_then(|language| Kernel::start_ahead(init, language));
+        self.kernels.extend(started.into_iter().flatten());
+    }
+
     pub(crate) fn start(&mut self, init: &Init, id: u32, start: Start, stream: &mut Stream) -> Result<(), Gone> {
         let look = Look::new(start.changed_max, &self.means.known);
         let started = match start.source {
-            Source::Cell { language, code, then } if kernels::has_kernel(language, then) => {
+            Source::Cell { language, code, then }
+                if kernels::has_kernel(language, then)
+                    || (start.env.is_empty() && start.cwd.is_none() && self.has_waiting(language)) =>
+            {
                 let code = Code { language, text: code, then };
                 return self.start_cell(init, id, code, &start.env, look, stream);
             }
@@ -89,9 +120,15 @@ impl Processes {
         }
     }
 
+    fn has_waiting(&self, language: Language) -> bool {
+        let is_of = |kernel: &Kernel| language.kernel() == Some(kernel.language());
+        self.kernels.iter().any(|kernel| is_of(kernel) && kernel.is_waiting() && kernel.is_usable())
+    }
+
     /// The kernel that runs cells of `language`, free, and started if there is none.
     fn kernel(&mut self, init: &Init, language: Language, env: &[(String, String)]) -> Result<&mut Kernel, FileError> {
         let language = language.kernel().unwrap_or(language);
+        self.dismiss_waiting(language, env);
         let of_language = |kernel: &Kernel| kernel.language() == language;
         if self.kernels.iter().any(|kernel| of_language(kernel) && kernel.is_busy()) {
             return Err(refusal(FileErrorKind::Failed, "the kernel is busy"));
@@ -111,6 +148,21 @@ impl Processes {
             }
         };
         Ok(&mut self.kernels[index])
+    }
+
+    /// Ends a waiting kernel that is not what the cell wants: one that died while it waited, or was started without the
+    /// cell's own environment. It remembers nothing, so that nobody misses it.
+    fn dismiss_waiting(&mut self, language: Language, env: &[(String, String)]) {
+        if !self.has_waiting(language) {
+            return;
+        }
+        self.reap_children();
+        let of_language = |kernel: &&mut Kernel| kernel.language() == language && kernel.is_waiting();
+        let Some(kernel) = self.kernels.iter_mut().find(of_language) else { return };
+        if !env.is_empty() || kernel.is_ending() {
+            kernel.process_mut().condemn();
+            self.end_strays();
+        }
     }
 
     pub(crate) fn owns(&self, id: u32) -> bool {
@@ -140,8 +192,8 @@ impl Processes {
             program.end_input();
             return Ok(());
         }
-        match self.kernel_of_cell(id) {
-            Some(kernel) => kernel.end_input(stream),
+        match self.kernels.iter_mut().find(|kernel| kernel.has_cell(id)) {
+            Some(kernel) => kernel.end_input(&mut self.means.known, stream),
             None => Ok(()),
         }
     }
@@ -160,8 +212,14 @@ impl Processes {
         programs.chain(self.kernels.iter_mut().map(Kernel::process_mut))
     }
 
-    pub(crate) fn are_running(&self) -> bool {
-        self.all().any(|process| process.runner().is_some())
+    /// How closely the memory is to be watched. Not for a kernel that waits: nobody's code is in it.
+    pub(crate) fn pace(&self) -> Option<Pace> {
+        let programs = self.programs.iter().map(|program| (program.process(), Pace::Close));
+        let kernels = self.kernels.iter().filter(|kernel| !kernel.is_waiting()).map(|kernel| {
+            let pace = if kernel.is_idle() { Pace::Loose } else { Pace::Close };
+            (kernel.process(), pace)
+        });
+        programs.chain(kernels).filter(|(process, _)| process.runner().is_some()).map(|(_, pace)| pace).max()
     }
 
     /// Whether something has ended of which something may still be alive.
@@ -232,6 +290,10 @@ impl Processes {
                 ready.push((Owner::Program(index), channel));
             });
         }
+        if let Some((_, ends)) = &self.forked {
+            polled.push(ends.interest());
+            ready.push((Owner::Forked, Channel::Word));
+        }
         for (index, kernel) in self.kernels.iter().enumerate() {
             kernel.interests(room, &mut |fd, channel| {
                 polled.push(fd);
@@ -240,22 +302,27 @@ impl Processes {
         }
     }
 
-    pub(crate) fn advance(&mut self, ready: &[(Owner, Channel)], stream: &mut Stream) -> Result<(), Gone> {
+    pub(crate) fn advance(&mut self, ready: &[(Owner, Channel)], stream: &mut Stream) -> Result<Arrival, Gone> {
         // Another begins each time: the room that a slow host leaves would otherwise always go to the same few.
         self.turn = self.turn.wrapping_add(1);
         let (last, first) = ready.split_at(self.turn % ready.len().max(1));
-        let mut broken = false;
+        let (mut broken, mut arrival) = (false, Arrival::None);
         for &(owner, channel) in first.iter().chain(last) {
-            let chunk = &mut self.means.chunk;
             match owner {
                 Owner::Program(index) => {
                     if let Some(program) = self.programs.get_mut(index) {
-                        program.advance(channel, stream, chunk)?;
+                        program.advance(channel, stream, &mut self.means.chunk)?;
                     }
+                }
+                Owner::Forked => {
+                    // One that has failed is none; a cell then starts its own.
+                    let kernel = self.forked.take().and_then(|(language, ends)| Kernel::adopt(language, ends));
+                    self.kernels.extend(kernel);
+                    arrival = Arrival::Forked;
                 }
                 Owner::Kernel(index) => {
                     if let Some(kernel) = self.kernels.get_mut(index)
-                        && kernel.advance(channel, stream, chunk)? == Conduct::Broken
+                        && kernel.advance(channel, stream, &mut self.means)? == Conduct::Broken
                     {
                         kernel.process_mut().condemn();
                         broken = true;
@@ -273,7 +340,7 @@ impl Processes {
         if broken {
             self.end_strays();
         }
-        Ok(())
+        Ok(arrival)
     }
 
     /// Reaps whoever has ended, and sees to it that what their runners left behind ends too.
@@ -343,6 +410,8 @@ impl Processes {
         }
         let mut superfluous = self.kernels.iter_mut().filter(|kernel| kernel.is_superfluous()).peekable();
         if superfluous.peek().is_some() {
+            // Whoever waits for the end of the last cell waits no longer than for that.
+            stream.flush()?;
             superfluous.for_each(|kernel| kernel.process_mut().condemn());
             self.end_strays();
         }

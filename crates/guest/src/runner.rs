@@ -7,11 +7,13 @@
 //! The program has the same user id and can kill or stop its runner. That gains it nothing: killing it is ending the
 //! run, and process 1 wakes a stopped one. Other signals are blocked here, as process 1 blocked them.
 
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 
+use belljar_core::wire::{WORD_PROGRAM, WORD_RUNNER};
 use belljar_core::{Exit, FileErrorKind};
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit};
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit};
 
 use crate::files::kind_of;
 use crate::kernels::FIRST_FD;
@@ -37,6 +39,8 @@ pub(crate) struct Ends {
 pub(crate) enum Word {
     /// The program runs, with this number.
     Program(Pid),
+    /// The runner itself, where process 1 has not forked it.
+    Runner(Pid),
     Failed(Failure),
 }
 
@@ -56,14 +60,14 @@ impl Word {
             1 => Step::Directory,
             2 => Step::Exec,
             // Never process 1, and never what stands for several.
-            _ => return Pid::from_raw(number).filter(|pid| !pid.is_init() && number > 1).map(Word::Program),
+            _ => {
+                let pid = Pid::from_raw(number).filter(|pid| !pid.is_init() && number > 1)?;
+                return Some(if tag == WORD_RUNNER { Word::Runner(pid) } else { Word::Program(pid) });
+            }
         };
         Some(Word::Failed(Failure { step, kind: kind_of(Errno::from_raw_os_error(number)) }))
     }
 }
-
-/// In place of a [`Step`]: the number of the program.
-const STARTED: u8 = 3;
 
 /// Why a program did not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +91,7 @@ pub(crate) fn run(launch: &Launch, ends: &Ends) -> ! {
     let failed = failed.or(started.err().map(|_| (Step::Setup, Errno::AGAIN)));
     let word = match (failed, &started) {
         (Some((step, errno)), _) => Word::to_bytes(step as u8, errno.raw_os_error()),
-        (None, Ok(program)) => Word::to_bytes(STARTED, program.as_raw_nonzero().get()),
+        (None, Ok(program)) => Word::to_bytes(WORD_PROGRAM, program.as_raw_nonzero().get()),
         (None, Err(errno)) => Word::to_bytes(Step::Setup as u8, errno.raw_os_error()),
     };
     let _ = rustix::io::write(&ends.word, &word);
@@ -98,6 +102,20 @@ pub(crate) fn run(launch: &Launch, ends: &Ends) -> ! {
     sys::close_from(0);
     let Ok(program) = started else { sys::end_as(NOT_STARTED) };
     sys::end_as(wait_for(program))
+}
+
+/// The life of a runner that a zygote has made, from where its kernel is forked; the name of that is its number.
+pub(crate) fn run_forked(kernel: &CStr) -> i32 {
+    // As process 1 is, and those that it forks.
+    if rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err() {
+        return 1;
+    }
+    sys::seal_signals();
+    sys::close_from(0);
+    match kernel.to_str().ok().and_then(|number| number.parse().ok()).and_then(Pid::from_raw) {
+        Some(kernel) => sys::end_as(wait_for(kernel)),
+        None => 1,
+    }
 }
 
 /// Runs in the new process. Comes back only with the reason why it did not become the program.

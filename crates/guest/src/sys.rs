@@ -17,6 +17,18 @@ pub(crate) fn inherited(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// What this process was started with.
+///
+/// # Safety
+/// `argv` must be a list of `argc` strings of C, as `main` gets it.
+#[cfg_attr(test, expect(dead_code, reason = "tests have an entry point of their own"))]
+pub(crate) unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Vec<CString> {
+    // SAFETY: the caller's promise.
+    (0..usize::try_from(argc).unwrap_or(0))
+        .map(|index| unsafe { CStr::from_ptr(*argv.add(index)) }.to_owned())
+        .collect()
+}
+
 /// Puts every signal to its default action and blocks all of them: from here on they come only through [`child_signals`].
 ///
 /// A runner inherits the mask, so only `SIGKILL` and `SIGSTOP` can touch it; a program gets a clean one from
@@ -107,6 +119,15 @@ pub(crate) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
     // SAFETY: both lists end with a null pointer, and their strings live as long as the lists, which nobody changes.
     unsafe { libc::execve(program.as_ptr(), argv.pointers.as_ptr(), envp.pointers.as_ptr()) };
     last_errno()
+}
+
+/// The same with the environment that this process has. Returns only on failure.
+pub(crate) fn exec_in_own_environment(program: &CStr, argv: &Strings) {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: as above; the C library keeps the environment in the same form, and there is no other thread to change it.
+    unsafe { libc::execve(program.as_ptr(), argv.pointers.as_ptr(), environ) };
 }
 
 /// Makes `fd` the descriptor `number`, which an `exec` keeps. Those that are still to be placed must be higher.

@@ -35,6 +35,17 @@ pub(crate) fn end_young(runner: Pid, program: Pid, ticks: u64) {
     end(Quarry::Young { parents: [runner.as_raw_nonzero().get(), program.as_raw_nonzero().get()], ticks });
 }
 
+/// Whether there is no process but us and these.
+pub(crate) fn are_alone(known: &[Pid]) -> bool {
+    let mut others = 0;
+    let looked = for_each_process(|pid, _| {
+        if pid != 1 && !known.iter().any(|known| known.as_raw_nonzero().get() == pid) {
+            others += 1;
+        }
+    });
+    looked.is_ok() && others == 0
+}
+
 fn end(quarry: Quarry<'_>) -> Strays {
     let mut hunt = Hunt::new(quarry);
     for _ in 0..ROUNDS_MAX {
@@ -230,6 +241,15 @@ mod tests {
         assert_eq!(seen_in_stat(7, stat), Some(Seen { pid: 7, parent: 42, started: 4711 }));
         assert_eq!(seen_in_stat(7, b"7 (a"), None);
         assert_eq!(seen_in_stat(7, b""), None);
+    }
+
+    #[test]
+    fn nobody_is_alone_beside_this_process() {
+        assert!(!are_alone(&[]));
+        let mut all = Vec::new();
+        for_each_process(|pid, _| all.extend(Pid::from_raw(pid))).unwrap();
+        all.retain(|pid| *pid != rustix::process::getpid());
+        assert!(!are_alone(&all));
     }
 
     #[test]

@@ -12,14 +12,16 @@ use rustix::net::{
 };
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::error::{At, Failure, Outcome};
+use belljar_seal::{At, Failure, Outcome};
+
 use crate::open::Jail;
+use crate::sys::Cloned;
 use crate::{root, sys};
 
 /// The largest datagram: a `Setup` with some hundred binds.
 const DATAGRAM_MAX: usize = 128 * 1024;
-/// The stream, and a cgroup for each controller that has one of its own.
-const FDS_MAX: usize = 8;
+/// The stream, a kernel's ends, and a cgroup for each controller that has one of its own.
+const FDS_MAX: usize = 16;
 
 /// Serves until the backend hangs up.
 pub(crate) fn serve() -> Outcome<()> {
@@ -29,7 +31,19 @@ pub(crate) fn serve() -> Outcome<()> {
 
     let Some((length, _)) = receive(control, &mut buffer)? else { return Ok(()) };
     let setup: Setup = wire::decode_body(&buffer[..length]).map_err(|_| malformed())?;
-    let jail = match root::build(&setup, inherited.transpile).and_then(|root| Jail::new(root, inherited.guest)) {
+    // In two: only a child is in the new process namespace.
+    let entered = root::enter_own_namespaces().and_then(|power| {
+        let cloned = sys::clone_into(0, None, None).at("starting the jail's own process")?;
+        Ok((power, cloned))
+    });
+    let power = match entered {
+        Ok((power, Cloned::Child)) => power,
+        Ok((_, Cloned::Parent { pid, .. })) => sys::stand_by(pid),
+        Err(failure) => return send(control, &failed(failure), None),
+    };
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at("asking to die with the jail")?;
+    let root = root::build(&setup, power, inherited.files);
+    let jail = match root.and_then(|root| Jail::new(root, inherited.guest, setup.zygote_id)) {
         Ok(jail) => {
             send(control, &JailReply::Ready { landlock_abi: jail.landlock_abi() }, None)?;
             jail
@@ -38,8 +52,11 @@ pub(crate) fn serve() -> Outcome<()> {
     };
 
     while let Some((length, fds)) = receive(control, &mut buffer)? {
-        let JailRequest::Open(open) = wire::decode_body(&buffer[..length]).map_err(|_| malformed())?;
-        let answered = match jail.open(&open, fds) {
+        let made = match wire::decode_body(&buffer[..length]).map_err(|_| malformed())? {
+            JailRequest::Open(open) => jail.open(&open, fds),
+            JailRequest::Zygote(zygote) => jail.start_zygote(&zygote, fds),
+        };
+        let answered = match made {
             Ok(pidfd) => send(control, &JailReply::Opened, Some(&pidfd)).inspect_err(|_| {
                 let _ = pidfd_send_signal(&pidfd, Signal::KILL);
             }),

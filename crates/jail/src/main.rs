@@ -1,9 +1,10 @@
 //! Makes the places that programs are confined in, and turns a process in each into the guest agent.
 //!
 //! ```text
-//! native backend ── Setup ──▶ jail: builds the root that all sandboxes share, in a mount namespace of its own
+//! native backend ── Setup ──▶ jail: builds the root that all sandboxes share, in namespaces of its own
 //!                ── Open  ──▶ jail ── clone into fresh namespaces ──▶ child: own mounts, then one wall after the
 //!                ◀─ pidfd ──                                           other, then exec of the guest
+//!                ── Zygote ─▶ jail ── the same with fewer ──────────▶ an interpreter, which forks itself into sandboxes
 //! ```
 //!
 //! One thread, on purpose: a process that clones without exec may only have one, and "die with your parent" is a
@@ -14,12 +15,11 @@
 
 mod child;
 mod control;
-mod error;
 mod open;
+mod place;
 mod root;
-mod seal;
-mod seccomp;
 mod sys;
+mod zygote;
 
 use std::process::ExitCode;
 

@@ -1,27 +1,38 @@
 //! One sandbox: a clone into new namespaces, its user mapped, its cgroups joined, and then let go.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 
-use belljar_core::wire::{CgroupEntry, Open};
+use belljar_core::wire::{CgroupEntry, KERNEL_ENDS, Open, Zygote};
+use belljar_seal::{At, Failure, Filter, Landlock, Outcome};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::child::{self, Given, INSIDE_ID};
-use crate::error::{At, Failure, Outcome};
+use crate::child::{self, Given};
+use crate::place::INSIDE_ID;
 use crate::root::{Power, Root, write_map};
-use crate::seccomp::{self, Finish};
 use crate::sys::{self, Cloned};
+use crate::zygote;
 
-/// Everything but the cgroup namespace, whose root is the group that the child is in when it makes it.
+/// Everything but the cgroup namespace, whose root is the group that the child is in when it makes it, and time, which is
+/// the jail's.
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS) as u64
-    | libc::CLONE_NEWTIME as u64;
+    | libc::CLONE_NEWUTS) as u64;
+
+/// Of a zygote: no users, since it has to belong to those who own the sandboxes' user namespaces, and no processes, since
+/// it has to be above the sandboxes'.
+const ZYGOTE_NAMESPACES: u64 =
+    (libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP) as u64;
+
+/// The process numbers of zygotes. Far from those of new sandboxes: libraries notice a fork by the number of the process
+/// having changed (OpenSSL for its random numbers), and what is forked gets one of the sandbox's first.
+const ZYGOTE_NUMBERS: std::ops::Range<i32> = 20_000..30_000;
 
 /// The first landlock that can let a file be moved or linked from one directory into another (Linux 5.19). The one before
 /// it refuses that wherever it is in force, and with it git, npm and cargo; there the mounts stand alone.
@@ -32,16 +43,30 @@ const LANDLOCK_ABI_MIN: u32 = 2;
 pub(crate) struct Jail {
     root: Root,
     guest: OwnedFd,
-    finish: Finish,
+    filter: Filter,
+    zygote_filter: Filter,
     landlock_abi: u32,
+    zygotes: Cell<i32>,
+    zygote_id: Option<u32>,
 }
 
 impl Jail {
-    pub(crate) fn new(root: Root, guest: OwnedFd) -> Outcome<Jail> {
+    pub(crate) fn new(root: Root, guest: OwnedFd, zygote_id: Option<u32>) -> Outcome<Jail> {
         sys::ignore_children().at("ignoring SIGCHLD")?;
-        let landlock_abi = Some(sys::landlock_abi()).filter(|abi| *abi >= LANDLOCK_ABI_MIN).unwrap_or(0);
-        let jail = Jail { root, guest, finish: Finish::compile()?, landlock_abi };
-        seccomp::restrict_jail()?;
+        let landlock_abi = Some(belljar_seal::landlock_abi()).filter(|abi| *abi >= LANDLOCK_ABI_MIN).unwrap_or(0);
+        if let Some(id) = zygote_id {
+            child::own_namespaces_as(id)?;
+        }
+        let jail = Jail {
+            root,
+            guest,
+            filter: Filter::sandbox()?,
+            zygote_filter: Filter::zygote()?,
+            landlock_abi,
+            zygotes: Cell::new(0),
+            zygote_id,
+        };
+        belljar_seal::restrict_jail()?;
         Ok(jail)
     }
 
@@ -49,29 +74,31 @@ impl Jail {
         self.landlock_abi
     }
 
-    /// Makes a sandbox. The first descriptor is the guest's stream, the others are its cgroups.
+    /// Makes a sandbox. The first descriptors are the guest's, the others are its cgroups.
     pub(crate) fn open(&self, open: &Open, mut fds: Vec<OwnedFd>) -> Outcome<OwnedFd> {
-        if fds.is_empty() {
+        let count = 1 + if open.with_kernel { KERNEL_ENDS } else { 0 };
+        if fds.len() < count {
             return Err(Failure { step: "taking the stream".to_owned(), errno: libc::EBADF });
         }
-        let stream = fds.remove(0);
+        let cgroups = fds.split_off(count);
+        let guests = fds;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC).at("making a pipe")?;
         let (born_into, join) = match open.cgroups {
-            CgroupEntry::BornInto => (fds.first(), &[][..]),
-            CgroupEntry::JoinTasks => (None, fds.as_slice()),
+            CgroupEntry::BornInto => (cgroups.first(), &[][..]),
+            CgroupEntry::JoinTasks => (None, cgroups.as_slice()),
         };
-        let cloned = sys::clone_into(NAMESPACES, born_into.map(AsFd::as_fd)).at("clone into namespaces")?;
+        let cloned = sys::clone_into(NAMESPACES, born_into.map(AsFd::as_fd), None).at("clone into namespaces")?;
         let (pid, pidfd) = match cloned {
             Cloned::Child => {
                 drop(go);
                 child::become_guest(Given {
                     open,
-                    stream: &stream,
+                    guests: &guests,
                     wait,
                     cgroups: join,
                     late: &self.root.late,
-                    landlock_abi: self.landlock_abi,
-                    finish: &self.finish,
+                    landlock: if self.landlock_abi > 0 { Landlock::Up } else { Landlock::None },
+                    filter: &self.filter,
                     guest: self.guest.as_fd(),
                 })
             }
@@ -84,6 +111,26 @@ impl Jail {
                 let _ = pidfd_send_signal(&pidfd, Signal::KILL);
                 Err(failure)
             }
+        }
+    }
+
+    /// Starts a zygote. The one descriptor is its end of its socket.
+    pub(crate) fn start_zygote(&self, zygote: &Zygote, fds: Vec<OwnedFd>) -> Outcome<OwnedFd> {
+        let Some(socket) = fds.into_iter().next() else {
+            return Err(Failure { step: "taking the zygote's socket".to_owned(), errno: libc::EBADF });
+        };
+        let number = ZYGOTE_NUMBERS.start + self.zygotes.get() % ZYGOTE_NUMBERS.len() as i32;
+        self.zygotes.set(self.zygotes.get().wrapping_add(1).max(0));
+        match sys::clone_into(ZYGOTE_NAMESPACES, None, Some(number)).at("clone of a zygote")? {
+            Cloned::Parent { pidfd, .. } => Ok(pidfd),
+            Cloned::Child => zygote::become_zygote(&zygote::Given {
+                zygote,
+                socket: &socket,
+                late: &self.root.late,
+                filter: &self.zygote_filter,
+                guest: self.guest.as_fd(),
+                id: self.zygote_id,
+            }),
         }
     }
 

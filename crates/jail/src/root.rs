@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! /            a tmpfs of ours, the jail's whole world after pivot_root
-//! ├── proc     the host's /proc: to write uid maps, and because the kernel lets a user namespace mount a new proc
-//! │            only where it can see a whole one
-//! └── root     what a sandbox will see as /: links, small files, a program of ours, read-only binds of /usr and the
+//! ├── proc     of the jail's own processes: to write uid maps, and because the kernel lets a user namespace mount a new
+//! │            proc only where it can see a whole one
+//! └── root     what a sandbox will see as /: links, small files, files of ours, read-only binds of /usr and the
 //!              interpreters
 //! ```
 //!
@@ -17,28 +17,26 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use belljar_core::wire::{Bind, Setup, TRANSPILE};
+use belljar_core::wire::{Bind, Setup};
+use belljar_seal::{At, Failure, Outcome, WRITABLE};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
 };
 use rustix::process::{chdir, getegid, geteuid, pivot_root};
 use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
 
-use crate::error::{At, Failure, Outcome};
 use crate::sys;
 
 /// Where the shared root is, in the jail's own world.
 pub(crate) const ROOT: &str = "/root";
-
-/// Directories that every sandbox mounts its own file system on.
-pub(crate) const WRITABLE: [(&str, u32); 5] =
-    [("workspace", 0o755), ("tmp", 0o1777), ("var/tmp", 0o1777), ("home/agent", 0o755), ("dev/shm", 0o1777)];
 
 /// Where a sandbox's disk is first mounted, before its parts go to the places above.
 pub(crate) const STAGING: &str = "mnt";
 
 /// Where binds are kept that would be covered.
 const KEPT: &str = "run/homes";
+
+const OWN: UnshareFlags = UnshareFlags::NEWNS.union(UnshareFlags::NEWPID).union(UnshareFlags::NEWTIME);
 
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 const DEVICE_LINKS: [(&str, &str); 4] = [
@@ -73,9 +71,8 @@ pub(crate) struct Late {
     pub(crate) inside: PathBuf,
 }
 
-/// `transpile` is an executable that every sandbox shall have.
-pub(crate) fn build(setup: &Setup, transpile: OwnedFd) -> Outcome<Root> {
-    let power = enter_own_namespaces()?;
+/// In the namespaces of [`enter_own_namespaces`]. `files` are files of ours that every sandbox shall have.
+pub(crate) fn build(setup: &Setup, power: Power, files: [(&str, OwnedFd); 2]) -> Outcome<Root> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).at("making mounts private")?;
 
     // Our tmpfs covers this directory, in our namespace only; an interpreter that lives below it would be covered too.
@@ -86,7 +83,7 @@ pub(crate) fn build(setup: &Setup, transpile: OwnedFd) -> Outcome<Root> {
     mount("belljar", base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=16m"))
         .at("mounting the jail's tmpfs")?;
     chdir(base).at("entering the jail's tmpfs")?;
-    let late = fill(setup, transpile)?;
+    let late = fill(setup, files)?;
 
     pivot_root(".", ".").at("pivot_root")?;
     unmount(".", UnmountFlags::DETACH).at("detaching the host's root")?;
@@ -94,15 +91,18 @@ pub(crate) fn build(setup: &Setup, transpile: OwnedFd) -> Outcome<Root> {
     Ok(Root { power, late })
 }
 
-fn enter_own_namespaces() -> Outcome<Power> {
+/// Namespaces for the jail and all below it: mounts, since the shared root is nobody else's; processes, so that a zygote
+/// sees none but the jail's, and can enter those of the sandboxes, which only whoever is above them can; the clock, which
+/// none of them can set. The next child is the first process in it.
+pub(crate) fn enter_own_namespaces() -> Outcome<Power> {
     let user = geteuid();
     let group = getegid();
     let admin = capabilities(None).at("reading capabilities")?.effective.contains(CapabilitySet::SYS_ADMIN);
     if user.is_root() && admin {
-        sys::unshare(UnshareFlags::NEWNS).at("unshare of mounts")?;
+        sys::unshare(OWN).at("unshare of mounts")?;
         return Ok(Power::Root);
     }
-    sys::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).at("unshare of users and mounts")?;
+    sys::unshare(UnshareFlags::NEWUSER | OWN).at("unshare of users and mounts")?;
     write_map("/proc/self/setgroups", "deny").at("denying setgroups")?;
     write_map("/proc/self/uid_map", &format!("0 {} 1", user.as_raw())).at("mapping the user")?;
     write_map("/proc/self/gid_map", &format!("0 {} 1", group.as_raw())).at("mapping the group")?;
@@ -114,10 +114,11 @@ pub(crate) fn write_map(path: &str, line: &str) -> std::io::Result<()> {
 }
 
 /// Lays the shared root out below the working directory.
-fn fill(setup: &Setup, transpile: OwnedFd) -> Outcome<Vec<Late>> {
+fn fill(setup: &Setup, files: [(&str, OwnedFd); 2]) -> Outcome<Vec<Late>> {
     fs::create_dir("root").at("making the root")?;
     fs::create_dir("proc").at("making the proc directory")?;
-    mount_bind_recursive("/proc", "proc").at("binding the host's proc")?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "proc", "proc", flags, None).at("mounting /proc")?;
     // The size is a bound, not a cost: there is little in it besides our own program.
     mount("belljar", "root", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=64m"))
         .at("mounting the shared root")?;
@@ -160,7 +161,9 @@ fn fill(setup: &Setup, transpile: OwnedFd) -> Outcome<Vec<Late>> {
         make_parent(&path)?;
         fs::write(path, content).at("writing a small file")?;
     }
-    write_program(&root.join(below_root(TRANSPILE)?), transpile)?;
+    for (path, file) in files {
+        write_program(&root.join(below_root(path)?), file)?;
+    }
     attributes(root, libc::MOUNT_ATTR_RDONLY)?;
     Ok(late)
 }

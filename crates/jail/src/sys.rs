@@ -1,7 +1,7 @@
 //! The kernel calls that no safe wrapper has. All `unsafe` of the jail is here.
 #![expect(unsafe_code, reason = "raw system calls; each block says what it relies on")]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use belljar_core::wire;
@@ -13,8 +13,8 @@ pub(crate) struct Inherited {
     pub(crate) control: OwnedFd,
     /// The guest's executable, a sealed memory file.
     pub(crate) guest: OwnedFd,
-    /// Another, for the shared root.
-    pub(crate) transpile: OwnedFd,
+    /// Others, for the shared root, with the paths that they go to.
+    pub(crate) files: [(&'static str, OwnedFd); 2],
 }
 
 pub(crate) fn inherited() -> Inherited {
@@ -26,12 +26,16 @@ pub(crate) fn inherited() -> Inherited {
             OwnedFd::from_raw_fd(fd)
         }
     };
-    Inherited { control: take(wire::CONTROL_FD), guest: take(wire::GUEST_FD), transpile: take(wire::TRANSPILE_FD) }
+    Inherited {
+        control: take(wire::CONTROL_FD),
+        guest: take(wire::GUEST_FD),
+        files: [(wire::TRANSPILE, take(wire::TRANSPILE_FD)), (wire::ZYGOTE, take(wire::ZYGOTE_FD))],
+    }
 }
 
 /// Leaves some of this process's namespaces for new ones.
 pub(crate) fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: none of the flags we pass (users, mounts, cgroups) unshares the file descriptor table, which is what the
+    // SAFETY: none of the flags we pass (all of namespaces) unshares the file descriptor table, which is what the
     // wrapper warns of, and there is one thread.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
@@ -45,8 +49,12 @@ pub(crate) enum Cloned {
     Child,
 }
 
-/// Forks into new namespaces, and into a cgroup of version 2 if one is given. As with fork, the child goes on with a copy of this memory.
-pub(crate) fn clone_into(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned, Errno> {
+/// Forks into new namespaces, into a cgroup of version 2 if one is given, and with a given process number. As with fork, the child goes on with a copy of this memory.
+pub(crate) fn clone_into(
+    namespaces: u64,
+    cgroup: Option<BorrowedFd<'_>>,
+    number: Option<i32>,
+) -> Result<Cloned, Errno> {
     let mut pidfd: i32 = -1;
     // SAFETY: `clone_args` is plain integers, for which zero is a value.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
@@ -56,6 +64,10 @@ pub(crate) fn clone_into(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> Res
     if let Some(cgroup) = cgroup {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = cgroup.as_raw_fd() as u64;
+    }
+    if let Some(number) = &number {
+        args.set_tid = (&raw const *number) as u64;
+        args.set_tid_size = 1;
     }
     // SAFETY: without CLONE_VM the child has its own copy of all memory, stack included, and there is only this one
     // thread, so no lock is held by a thread that the child lacks. `args` outlives the call.
@@ -68,11 +80,13 @@ pub(crate) fn clone_into(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> Res
     }
 }
 
-/// Becomes the program in `file`, with these arguments and an empty environment. Returns only on failure.
-pub(crate) fn exec(file: BorrowedFd<'_>, name: &CStr) -> Errno {
-    let arguments = [name.as_ptr(), std::ptr::null()];
-    let environment = [std::ptr::null::<libc::c_char>()];
-    // SAFETY: both arrays end in null, their strings end in NUL and outlive the call.
+/// Becomes the program in `file`, with these arguments and this environment. Returns only on failure.
+pub(crate) fn exec(file: BorrowedFd<'_>, arguments: &[CString], environment: &[CString]) -> Errno {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: both lists end in null, their strings end in NUL and outlive the call.
     unsafe {
         libc::syscall(
             libc::SYS_execveat,
@@ -119,7 +133,7 @@ pub(crate) fn loopback_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 /// Puts `fd` at `number`, kept over exec.
 pub(crate) fn place(fd: impl AsFd, number: i32) -> Result<(), Errno> {
     let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: neither call touches memory. The caller owns the numbers 0 to 3 at this point: nothing else uses them.
+    // SAFETY: neither call touches memory. The caller owns the lowest numbers at this point: nothing else uses them.
     // A dup onto itself would leave the close-on-exec flag as it is.
     let done = unsafe { if fd == number { libc::fcntl(fd, libc::F_SETFD, 0) } else { libc::dup2(fd, number) } };
     if done >= 0 { Ok(()) } else { Err(last_error()) }
@@ -145,24 +159,15 @@ pub(crate) fn default_children() -> Result<(), Errno> {
     if before == libc::SIG_ERR { Err(last_error()) } else { Ok(()) }
 }
 
-pub(crate) fn limit(resource: libc::__rlimit_resource_t, most: u64) -> Result<(), Errno> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel fills the struct given.
-    if unsafe { libc::getrlimit(resource, &raw mut limit) } != 0 {
-        return Err(last_error());
+/// Waits for a child's end with nothing in hand, and ends as it did.
+pub(crate) fn stand_by(child: i32) -> ! {
+    let mut status = 0;
+    // SAFETY: whatever was open here is never used again, and the pointer is to a live integer.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
+        while libc::waitpid(child, &raw mut status, 0) < 0 && *libc::__errno_location() == libc::EINTR {}
     }
-    // Never above what we were given: raising a hard limit takes a capability.
-    let most = most.min(limit.rlim_max);
-    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-    // SAFETY: the kernel reads the struct given.
-    if unsafe { libc::setrlimit(resource, &raw const limit) } == 0 { Ok(()) } else { Err(last_error()) }
-}
-
-pub(crate) fn landlock_abi() -> u32 {
-    const VERSION: u32 = 1;
-    // SAFETY: with this flag the kernel reads no struct and makes no descriptor; it returns the version.
-    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) };
-    u32::try_from(abi).unwrap_or(0)
+    end(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1 })
 }
 
 /// Ends this process at once, running nothing of ours.

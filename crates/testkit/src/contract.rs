@@ -12,6 +12,46 @@ use belljar_core::{
     Sandbox, Source, Spec, State, Stdin, Stream, Then,
 };
 
+/// Makes a module with a test for each check, on the backend that `$backend`, an async expression, comes to.
+#[macro_export]
+macro_rules! keeps_the_contract {
+    ($module:ident, $backend:expr) => {
+        $crate::keeps_the_contract! { $module, $backend,
+            languages_run
+            streams_are_kept_apart
+            a_signal_is_told
+            files_stay_in_their_sandbox
+            nothing_outlives_its_program
+            a_stopped_program_is_gone
+            a_dropped_program_is_gone
+            memory_is_held
+            the_disk_is_held
+            programs_overlap
+            a_missing_directory_is_told
+            a_kernel_remembers
+            an_interrupt_keeps_the_kernel
+            a_dead_kernel_is_told
+            changed_files_are_told
+            a_waiting_kernel_answers
+            a_waiting_kernel_takes_an_only_cell
+            a_waiting_kernel_gives_way_to_an_environment
+            a_waiting_kernel_changes_nothing
+            a_kernel_that_cannot_wait_is_none
+        }
+    };
+    ($module:ident, $backend:expr, $($check:ident)*) => {
+        mod $module {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $check() {
+                    $crate::contract::$check(&*$backend.await).await;
+                }
+            )*
+        }
+    };
+}
+
 /// How much longer than its limit anything may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -346,4 +386,115 @@ pub async fn changed_files_are_told(backend: &dyn Backend) {
     let ran = run(&*sandbox, program).await;
     assert_eq!(ran.changed.entries.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(), ["b"]);
     sandbox.close().await.expect("closes");
+}
+
+/// A place in which a kernel of `language` is started ahead of its first cell.
+async fn open_waiting(backend: &dyn Backend, language: Language) -> Box<dyn Sandbox> {
+    backend.open(&Spec { waiting: Some(language), ..Spec::default() }).await.expect("a sandbox opens")
+}
+
+/// Prints 42 and the value of the environment's `A`, in each language that has kernels.
+fn answers(backend: &dyn Backend) -> Vec<(Language, &'static str)> {
+    let languages = backend.capabilities().languages;
+    let known = [
+        (Language::Python, "import os; print(42, os.environ.get('A', 'none'))"),
+        (Language::JavaScript, "console.log(42, process.env.A ?? 'none')"),
+        (Language::TypeScript, "const n: number = 42; console.log(n, process.env.A ?? 'none')"),
+        (Language::Shell, "echo 42 ${A-none}"),
+    ];
+    known.into_iter().filter(|(language, _)| languages.contains(language)).collect()
+}
+
+/// A kernel that waits takes the first cell, as new as one that was started for it, and is in the way of nothing else.
+pub async fn a_waiting_kernel_answers(backend: &dyn Backend) {
+    for (language, print) in answers(backend) {
+        let sandbox = open_waiting(backend, language).await;
+        let program = run(&*sandbox, command("sleep 4321.5 & echo beside")).await;
+        assert_eq!((program.stdout.trim(), program.finish.exit), ("beside", Exit::Code(0)), "{language} waits");
+        let first = run(&*sandbox, cell(language, print)).await;
+        assert_eq!(
+            (first.stdout.trim(), first.finish.kernel),
+            ("42 none", Some(State::Fresh)),
+            "{language}: {first:?}"
+        );
+        for (other, print) in answers(backend) {
+            let expected = if other.kernel() == language.kernel() { State::Preserved } else { State::Fresh };
+            let ran = run(&*sandbox, cell(other, print)).await;
+            // TypeScript and JavaScript share one: only the first of the two is told to be new.
+            let told = ran.finish.kernel;
+            assert!(told == Some(expected) || told == Some(State::Preserved), "{language}, then {other}: {ran:?}");
+            assert_eq!(ran.stdout.trim(), "42 none", "{language}, then {other}: {ran:?}");
+        }
+        sandbox.close().await.expect("closes");
+    }
+}
+
+/// An only cell in a kernel that waited ends as one that started with it, and nothing is told to be lost.
+pub async fn a_waiting_kernel_takes_an_only_cell(backend: &dyn Backend) {
+    for (language, print) in answers(backend) {
+        let fail = match language {
+            Language::Python => "import sys; print('last'); sys.exit(3)",
+            Language::Shell => "echo last; exit 3",
+            _ => "console.log('last'); process.exit(3)",
+        };
+        for (text, stdout, code) in [(print, "42 none", 0), (fail, "last", 3)] {
+            let sandbox = open_waiting(backend, language).await;
+            let source = Source::Cell { language, code: text.to_owned(), then: Then::End };
+            let ran = run(&*sandbox, Program { source, ..cell(language, "") }).await;
+            assert_eq!((ran.stdout.trim(), ran.finish.exit), (stdout, Exit::Code(code)), "{language}: {ran:?}");
+            assert_ne!(ran.finish.kernel, Some(State::Lost), "{language}: {ran:?}");
+            sandbox.close().await.expect("closes");
+        }
+    }
+}
+
+/// A cell's own environment is its kernel's, whether or not one waited without it.
+pub async fn a_waiting_kernel_gives_way_to_an_environment(backend: &dyn Backend) {
+    for (language, print) in answers(backend) {
+        let sandbox = open_waiting(backend, language).await;
+        let env = vec![("A".to_owned(), "own".to_owned())];
+        let ran = run(&*sandbox, Program { env, ..cell(language, print) }).await;
+        assert_eq!((ran.stdout.trim(), ran.finish.kernel), ("42 own", Some(State::Fresh)), "{language}: {ran:?}");
+        let next = run(&*sandbox, cell(language, print)).await;
+        assert_eq!(
+            (next.stdout.trim(), next.finish.kernel),
+            ("42 own", Some(State::Preserved)),
+            "{language}: {next:?}"
+        );
+        sandbox.close().await.expect("closes");
+    }
+}
+
+/// Of a first cell only its own files are told, at once after the place was opened and later.
+pub async fn a_waiting_kernel_changes_nothing(backend: &dyn Backend) {
+    for (language, _) in answers(backend) {
+        let make = match language {
+            Language::Python => "open('made', 'w').write('x')",
+            Language::Shell => "echo x > made",
+            _ => "require('fs').writeFileSync('made', 'x')",
+        };
+        for wait in [Duration::ZERO, Duration::from_millis(300)] {
+            let sandbox = open_waiting(backend, language).await;
+            sandbox.write("before.txt", b"x".to_vec()).await.expect("writes");
+            tokio::time::sleep(wait).await;
+            let ran = run(&*sandbox, Program { changed_max: 10, ..cell(language, make) }).await;
+            let paths: Vec<&str> = ran.changed.entries.iter().map(|entry| entry.path.as_str()).collect();
+            assert_eq!(paths, ["made"], "{language}: {ran:?}");
+            sandbox.close().await.expect("closes");
+        }
+    }
+}
+
+/// What cannot wait keeps no place from opening.
+pub async fn a_kernel_that_cannot_wait_is_none(backend: &dyn Backend) {
+    let capabilities = backend.capabilities();
+    let missing = capabilities.missing.iter().map(|(language, _)| *language);
+    for language in missing.chain([Language::Go, Language::Rust]) {
+        let sandbox = open_waiting(backend, language).await;
+        assert_eq!(run(&*sandbox, command("echo fine")).await.stdout, "fine\n", "{language}");
+        for (other, print) in answers(backend) {
+            assert_eq!(run(&*sandbox, cell(other, print)).await.stdout.trim(), "42 none", "{language}, then {other}");
+        }
+        sandbox.close().await.expect("closes");
+    }
 }

@@ -5,7 +5,7 @@ use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use belljar_core::BackendError;
-use belljar_core::wire::{self, JailReply, JailRequest, Open, Setup};
+use belljar_core::wire::{self, JailReply, JailRequest, Setup};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -17,6 +17,7 @@ use crate::sys;
 static JAIL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-jail"));
 static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-guest"));
 static TRANSPILE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-transpile"));
+static ZYGOTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libbelljar_zygote.so"));
 
 const REPLY_MAX: usize = 4096;
 
@@ -45,10 +46,16 @@ impl Jail {
         let jail = sys::memory_file("belljar-jail", JAIL).map_err(at("keeping the jail in memory"))?;
         let guest = sys::memory_file("belljar-guest", GUEST).map_err(at("keeping the guest in memory"))?;
         let transpile = sys::memory_file("belljar-transpile", TRANSPILE).map_err(at("keeping a program in memory"))?;
+        let zygote = sys::memory_file("belljar-zygote", ZYGOTE).map_err(at("keeping a library in memory"))?;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(std::io::Error::from)
             .map_err(at("making a control socket"))?;
-        let given = [(&theirs, wire::CONTROL_FD), (&guest, wire::GUEST_FD), (&transpile, wire::TRANSPILE_FD)];
+        let given = [
+            (&theirs, wire::CONTROL_FD),
+            (&guest, wire::GUEST_FD),
+            (&transpile, wire::TRANSPILE_FD),
+            (&zygote, wire::ZYGOTE_FD),
+        ];
         let process = sys::start_jail(&jail, given).map_err(at("starting the jail"))?;
         drop(theirs);
         // From here on dropping it ends the process.
@@ -77,16 +84,15 @@ impl Jail {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// Opens a place. Must not be dropped half-way: the answer would be taken for the next one's.
-    pub(super) async fn open(&self, open: &Open, fds: &[BorrowedFd<'_>]) -> Result<OwnedFd, BackendError> {
+    /// Asks for a process, and gets its handle. Must not be dropped half-way: the answer would be taken for the next one's.
+    pub(super) async fn ask(&self, request: &JailRequest, fds: &[BorrowedFd<'_>]) -> Result<OwnedFd, BackendError> {
         // Only for an end of the jail itself. What else can go wrong, such as descriptors that cannot be passed because
         // too many are on their way, costs this request and no sandbox that stands.
         let lost = |why: &dyn std::fmt::Display| {
             self.alive.store(false, Ordering::Release);
             setup("asking the jail", why)
         };
-        let body =
-            wire::encode_body(&JailRequest::Open(open.clone())).map_err(|error| setup("asking the jail", &error))?;
+        let body = wire::encode_body(request).map_err(|error| setup("asking the jail", &error))?;
         let Some(control) = &self.control else { return Err(lost(&"it is closing")) };
         let control = control.lock().await;
         sys::send(control.get_ref().as_fd(), &body, fds).map_err(|error| match error.kind() {

@@ -44,7 +44,7 @@ const GROUP: &str = "agent:x:1000:\nnogroup:x:65534:\n";
 const HOSTS: &str = "127.0.0.1 localhost belljar\n::1 localhost\n";
 
 pub(super) fn plan(interpreters: &Interpreters, go_cache: Option<&Path>) -> Setup {
-    let mut setup = Setup { binds: Vec::new(), links: Vec::new(), files: Vec::new() };
+    let mut setup = Setup { binds: Vec::new(), links: Vec::new(), files: Vec::new(), zygote_id: None };
     for directory in ["/usr", "/nix/store"] {
         if Path::new(directory).is_dir() {
             show(&mut setup, directory);

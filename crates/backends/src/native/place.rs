@@ -1,16 +1,17 @@
 //! One confined place as the host holds it: the handle of its first process, its cgroups and its host id.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use belljar_core::BackendError;
-use belljar_core::wire::Open;
+use belljar_core::wire::{Fork, JailRequest, Open};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::cgroup::Group;
 use super::ids::Lease;
 use super::jail::Jail;
+use super::kernel::Ends;
+use super::zygote::Zygote;
 use crate::sys;
 
 /// Dropping it ends every process inside and removes what the host holds of it, in the background.
@@ -45,17 +46,17 @@ impl Watcher {
 impl Place {
     pub(super) async fn open(
         jail: &Arc<Jail>,
-        open: &Open,
-        guests_end: UnixStream,
+        open: Open,
+        guests: Vec<OwnedFd>,
         group: Option<Group>,
         id: Option<Lease>,
     ) -> Result<Place, BackendError> {
-        let (jail, open) = (Arc::clone(jail), open.clone());
+        let (jail, request) = (Arc::clone(jail), JailRequest::Open(open));
         // In a task of its own: a caller that goes away must not leave the jail's answer to the next one.
         let opening = tokio::spawn(async move {
-            let mut fds = vec![guests_end.as_fd()];
+            let mut fds: Vec<_> = guests.iter().map(AsFd::as_fd).collect();
             fds.extend(group.iter().flat_map(Group::entrances));
-            match jail.open(&open, &fds).await {
+            match jail.ask(&request, &fds).await {
                 Ok(first_process) => {
                     let group = group.map(|group| Arc::new(group.entered()));
                     Ok(Place { remains: Some(Remains { first_process, group, id, _jail: jail }) })
@@ -72,6 +73,21 @@ impl Place {
             Ok(place) => place,
             Err(error) => Err(super::setup("opening a place", &error)),
         }
+    }
+
+    /// Has a kernel forked into it. Nobody waits for that but the guest, which starts one itself should it fail.
+    pub(super) fn fork(&self, zygote: Arc<Zygote>, fork: Fork, ends: Ends) -> Result<(), BackendError> {
+        let Some(Remains { first_process, group, .. }) = &self.remains else { return Ok(()) };
+        let failed = |error: std::io::Error| super::setup("forking a kernel", &error);
+        let first_process = first_process.try_clone().map_err(failed)?;
+        let cgroups = group.as_ref().map_or(Ok(Vec::new()), |group| group.doors()).map_err(failed)?;
+        tokio::spawn(async move {
+            if let Err(error) = zygote.fork(&fork, &first_process, &ends, &cgroups).await {
+                // Most often because the sandbox is already on its way down.
+                tracing::debug!(%error, "no kernel was forked");
+            }
+        });
+        Ok(())
     }
 
     pub(super) fn watcher(&self) -> Watcher {

@@ -65,7 +65,7 @@ pub(crate) fn start_jail<const N: usize>(jail: &OwnedFd, given: [(&OwnedFd, i32)
 
 /// Sends one datagram with descriptors.
 pub(crate) fn send(socket: BorrowedFd<'_>, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::from(Errno::TOOBIG));

@@ -35,6 +35,9 @@ impl Configuration {
             row("max_sandboxes", &config.max_sandboxes, |max| max.map_or_else(|| "by open files".to_owned(), shown)),
             row("yield_after", &config.yield_after, |time| format!("{} s", time.as_secs_f64())),
             row("profile", &config.profile, |profile| profile.clone().unwrap_or_else(none)),
+            row("pool.enabled", &config.pool.enabled, |enabled| shown(enabled)),
+            row("pool.memory_mb", &config.pool.memory_mb, |mb| mb.map_or_else(|| "by memory".to_owned(), shown)),
+            row("pool.max", &config.pool.max, |max| shown(max)),
         ];
         let templates: Vec<&str> = config.templates.iter().map(|template| template.name.as_str()).collect();
         let file = config.file.as_ref().map(|path| path.display().to_string());

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use belljar_backends::Choice;
+use belljar_backends::{Choice, Preload};
 use belljar_core::{Backend, BackendError, Probe, Spec, Wall, WallState};
 use clap::Args;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ impl Doctor {
     pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
         let runtime = wiring::runtime_for_one()?;
         let guard = runtime.enter();
-        let backend = wiring::backend(choice);
+        let backend = wiring::backend(choice, Preload::No);
         let probe = backend.probe();
         drop(guard);
         let trial = runtime.block_on(try_one(backend.as_ref()));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use belljar_backends::Choice;
+use belljar_backends::{Choice, Preload};
 use belljar_core::{BackendError, Ending, Language, Limit, Program, Source, State, Stdin, Stream, Then};
 use belljar_engine::{Console, Engine, EngineError, Principal, RunRequest};
 use clap::Args;
@@ -89,7 +89,7 @@ impl Run {
 }
 
 async fn run(choice: Choice, program: Program, quiet: bool) -> anyhow::Result<Ended> {
-    let engine = Engine::new(wiring::backend(choice), wiring::settings());
+    let engine = Engine::new(wiring::backend(choice, Preload::No), wiring::settings());
     let (output, shown) = mpsc::unbounded_channel();
     let console = Console { output, input: read_stdin() };
     let request = RunRequest { sandbox: None, program };

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use belljar_backends::Choice;
+use belljar_backends::{Choice, Preload};
 use belljar_core::WallState;
-use belljar_engine::{Engine, Settings};
+use belljar_engine::{Engine, PoolSettings, Settings};
 use belljar_server::{HttpSettings, PROFILES, ServeError, Surface, Tokens, serve_http, serve_stdio};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -46,6 +46,12 @@ pub(super) struct Serve {
     /// Sandboxes that may exist at once [default: 256, or what the limit on open files has room for]
     #[arg(long, value_name = "NUMBER")]
     max_sandboxes: Option<usize>,
+    /// Start each Python by itself, instead of forking it from one that is loaded ahead
+    #[arg(long)]
+    no_zygote: bool,
+    /// Open each sandbox when it is asked for, and none ahead
+    #[arg(long)]
+    no_pool: bool,
 }
 
 impl Serve {
@@ -54,11 +60,16 @@ impl Serve {
         config.max_sandboxes.or_flag(self.max_sandboxes.map(Some));
         config.yield_after.or_flag(self.yield_after);
         config.profile.or_flag(self.profile.map(Some));
+        config.pool.enabled.or_flag(self.no_pool.then_some(false));
         let settings = wiring::settings();
+        // Prepared ones take descriptors of ours as well, and are the first that can be done without.
+        let max = config.pool.max.value.min(settings.sandboxes_max / 4);
+        let pool = config.pool.settings().map(|pool| PoolSettings { max, ..pool });
         let settings = Settings {
             idle: config.idle_timeout.value,
             age_max: config.max_age.value,
             sandboxes_max: config.max_sandboxes.value.unwrap_or(settings.sandboxes_max),
+            pool,
             templates: config.templates,
             ..settings
         };
@@ -67,11 +78,12 @@ impl Serve {
             return Err(Complaint::new(format!("there is no profile {name:?}"), hint).into());
         }
         let surface = Surface { profile: config.profile.value, yield_after: config.yield_after.value };
+        let preload = if self.no_zygote { Preload::No } else { Preload::Yes };
         match self.http {
             None => {
                 let runtime = wiring::runtime_for_one()?;
                 let served = runtime.block_on(async {
-                    let engine = engine(choice, settings);
+                    let engine = engine(choice, preload, settings);
                     until_told(engine.clone(), serve_stdio(engine, surface), CancellationToken::new()).await
                 });
                 // Standard input is read on a thread that only its end can wake; it must not hold the exit.
@@ -84,7 +96,7 @@ impl Serve {
                     HttpSettings { tokens, allowed_hosts: self.allow_host, surface, ..HttpSettings::new(address) };
                 let runtime = wiring::runtime_for_many()?;
                 runtime.block_on(async {
-                    let engine = engine(choice, settings);
+                    let engine = engine(choice, preload, settings);
                     let stop = CancellationToken::new();
                     let serving = serve_http(engine.clone(), http, announce, stop.clone());
                     until_told(engine, serving, stop).await
@@ -96,8 +108,8 @@ impl Serve {
 }
 
 /// An engine on this host; what it cannot do is told at once, and not only to the first caller.
-fn engine(choice: Choice, settings: Settings) -> Engine {
-    let backend = wiring::backend(choice);
+fn engine(choice: Choice, preload: Preload, settings: Settings) -> Engine {
+    let backend = wiring::backend(choice, preload);
     for wall in backend.probe().walls {
         if let WallState::Missing { why, fix } = wall.state {
             tracing::error!(wall = wall.name, why, fix, "no program can be run here");

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use belljar_engine::Template;
+use belljar_engine::{PoolSettings, Template};
 
 use crate::complaint::Complaint;
 
@@ -25,7 +25,25 @@ pub(crate) struct Config {
     pub(crate) max_sandboxes: Value<Option<usize>>,
     pub(crate) yield_after: Value<Duration>,
     pub(crate) profile: Value<Option<String>>,
+    pub(crate) pool: Pool,
     pub(crate) templates: Vec<Template>,
+}
+
+/// Sandboxes that are opened ahead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pool {
+    pub(crate) enabled: Value<bool>,
+    /// Without it, by the machine's memory.
+    pub(crate) memory_mb: Value<Option<u32>>,
+    pub(crate) max: Value<usize>,
+}
+
+impl Pool {
+    /// What the engine is told.
+    pub(crate) fn settings(&self) -> Option<PoolSettings> {
+        let memory_bytes = self.memory_mb.value.map(|mb| u64::from(mb) << 20);
+        self.enabled.value.then_some(PoolSettings { memory_bytes, max: self.max.value })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +138,11 @@ impl Config {
             max_sandboxes: Value::of(None, raw.max_sandboxes.map(Some)),
             yield_after: Value::of(surface.yield_after, seconds("yield_after", raw.yield_after)?),
             profile: Value::of(None, raw.profile.map(Some)),
+            pool: Pool {
+                enabled: Value::of(true, raw.pool.enabled),
+                memory_mb: Value::of(None, raw.pool.memory_mb.map(Some)),
+                max: Value::of(PoolSettings::default().max, raw.pool.max),
+            },
             templates: raw.templates.into_iter().map(raw::Template::named).collect::<Result<_, _>>()?,
         })
     }
@@ -146,6 +169,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_is_there_unless_it_is_turned_off() {
+        let built_in = read("").unwrap().pool;
+        assert_eq!(built_in.settings(), Some(PoolSettings::default()));
+        let own = read("[pool]\nmemory_mb = 64\nmax = 4").unwrap().pool;
+        assert_eq!(own.settings(), Some(PoolSettings { memory_bytes: Some(64 << 20), max: 4 }));
+        assert_eq!(read("[pool]\nenabled = false\nmax = 4").unwrap().pool.settings(), None);
+        let mut flagged = own;
+        flagged.enabled.or_flag(Some(false));
+        assert_eq!((flagged.settings(), flagged.enabled.whence), (None, Whence::Flag));
+    }
+
+    #[test]
     fn a_template_has_interpreters_limits_and_environment() {
         let text = "[templates.science]\ninterpreters = [\"python-3.12\"]\nenv = { A = \"1\" }\nlimits = { memory_mb = 2048, cpus = 1.5 }";
         let config = read(text).unwrap();
@@ -161,6 +196,8 @@ mod tests {
             ("idle_timout = 5", "unknown field `idle_timout`"),
             ("idle_timeout = \"x\"", "line 1"),
             ("idle_timeout = -1", "idle_timeout is no time"),
+            ("[pool]\nsize = 1", "unknown field `size`"),
+            ("[pool]\nmax = -1", "line 2"),
             ("[templates.x]\ngpus = 1", "unknown field `gpus`"),
             ("[templates.x.limits]\nmemory_mb = -1", "line 2"),
             ("[templates.x.limits]\ncpus = 0.0", "cpus"),

@@ -16,7 +16,17 @@ pub(super) struct Config {
     pub(super) yield_after: Option<f64>,
     pub(super) profile: Option<String>,
     #[serde(default)]
+    pub(super) pool: Pool,
+    #[serde(default)]
     pub(super) templates: BTreeMap<String, Template>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pool {
+    pub(super) enabled: Option<bool>,
+    pub(super) memory_mb: Option<u32>,
+    pub(super) max: Option<usize>,
 }
 
 #[derive(Debug, Default, Deserialize)]

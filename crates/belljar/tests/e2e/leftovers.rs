@@ -52,7 +52,8 @@ fn litterer(mark: &str) -> String {
     )
 }
 
-/// The server, once it has everything that it has for good, and how much that is.
+/// The server, once it has everything that it has for good, and how much that is. One without a pool: prepared sandboxes
+/// come and go by themselves.
 #[track_caller]
 fn settle<C: Caller>(server: &mut Server<C>) -> (usize, usize) {
     server.client.still_runs();
@@ -73,7 +74,7 @@ fn settle<C: Caller>(server: &mut Server<C>) -> (usize, usize) {
 fn after_a_run() {
     for user in User::all() {
         let before = Before::look();
-        let mut server = user.serve();
+        let mut server = user.serve_with(&["--no-pool"]);
         let (pid, rest) = (server.pid(), settle(&mut server));
         let mark = mark();
         for _ in 0..5 {
@@ -94,7 +95,7 @@ fn after_a_run() {
 fn after_a_sandbox_is_destroyed() {
     for user in User::all() {
         let before = Before::look();
-        let mut server = user.serve();
+        let mut server = user.serve_with(&["--no-pool"]);
         let (pid, rest) = (server.pid(), settle(&mut server));
         let (one, other) = (server.client.create(json!({})), server.client.create(json!({})));
         let (mark, spared, litter) = (mark(), mark(), mark());
@@ -119,6 +120,27 @@ fn after_a_sandbox_is_destroyed() {
         assert!(!server.client.call("destroy_sandbox", json!({"sandbox_id": other})).is_error());
         until("the cgroups of the sandboxes are gone", SOON, || sandbox_cgroups_of(pid).is_empty());
         until("as many processes and open files as before", SOON, || (descendants(pid).len(), open_files(pid)) == rest);
+        before.is_unchanged(&user);
+    }
+}
+
+#[test]
+fn of_what_was_prepared_for_nobody() {
+    for user in User::all() {
+        let before = Before::look();
+        let mut server = user.serve();
+        let pid = server.pid();
+        // The jail is two processes, and its zygote a third.
+        until("a sandbox is prepared, beside the jail", Duration::from_secs(10), || descendants(pid).len() > 3);
+        let family = descendants(pid);
+        server.client.hang_up();
+        let status = server.wait_exit(Duration::from_secs(5));
+        assert_eq!(status.code(), Some(0), "{status}");
+        until("every process of the server is gone", SOON, || !family.iter().any(|process| process.lives()));
+        assert_eq!(cgroups_of(pid), BTreeSet::new());
+
+        let mut server = user.serve_with(&["--no-pool", "--no-zygote"]);
+        assert_eq!(settle(&mut server).0, 2, "the jail alone");
         before.is_unchanged(&user);
     }
 }
@@ -152,7 +174,7 @@ fn after_a_client_closed_its_pipe() {
 fn after_a_connection_was_dropped() {
     for user in User::all() {
         let before = Before::look();
-        let mut server = user.serve_http(&[]);
+        let mut server = user.serve_http(&["--no-pool"]);
         let (pid, rest) = (server.pid(), settle(&mut server));
         let sandbox = server.client.create(json!({}));
         server.client.shell_in(&sandbox, "echo kept > kept").printed("");

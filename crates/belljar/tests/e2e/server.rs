@@ -70,19 +70,24 @@ impl User {
     }
 
     pub(crate) fn serve(&self) -> Server<StdioClient> {
-        let mut server = self.serve_without_handshake();
+        self.serve_with(&[])
+    }
+
+    /// `words` are further arguments.
+    pub(crate) fn serve_with(&self, words: &[&str]) -> Server<StdioClient> {
+        let mut server = self.start(words);
         server.client.initialize();
         server
     }
 
     pub(crate) fn serve_without_handshake(&self) -> Server<StdioClient> {
-        let mut child = self
-            .command(&["serve"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        self.start(&[])
+    }
+
+    fn start(&self, words: &[&str]) -> Server<StdioClient> {
+        let words: Vec<&str> = ["serve"].into_iter().chain(words.iter().copied()).collect();
+        let mut child =
+            self.command(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let client = StdioClient::new(child.stdin.take().unwrap(), child.stdout.take().unwrap());
         Server { child, client }
     }

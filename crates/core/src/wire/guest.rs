@@ -60,6 +60,10 @@ pub struct Init {
     pub env: Vec<(String, String)>,
     /// Watch the memory of all programs together and stop them past this: only where no cgroup does it.
     pub watch_memory_bytes: Option<u64>,
+    /// As [`crate::Spec::waiting`], where the guest is to start it.
+    pub waiting: Option<Language>,
+    /// A language whose kernel is forked into the sandbox from outside. The guest has its ends (`KERNEL_ENDS`).
+    pub forked: Option<Language>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,15 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where the jail finds its descriptors when it starts: the control socket, the guest's executable, and that of the
-/// program at [`TRANSPILE`]. High, so that they meet neither the standard streams nor what the starting process needs for
-/// itself.
+/// Where the jail finds its descriptors when it starts: the control socket, the guest's executable, and the files at
+/// [`TRANSPILE`] and [`ZYGOTE`]. High, so that they meet neither the standard streams nor what the starting process needs
+/// for itself.
 pub const CONTROL_FD: i32 = 100;
 pub const GUEST_FD: i32 = 101;
 pub const TRANSPILE_FD: i32 = 102;
+pub const ZYGOTE_FD: i32 = 103;
 
 /// Where every sandbox has our own program that makes JavaScript of TypeScript: read-only, for anyone to run.
 pub const TRANSPILE: &str = "/belljar/transpile";
+
+/// Where every sandbox has the library that a zygote loads, which does its forking. In a sandbox it can do nothing.
+pub const ZYGOTE: &str = "/belljar/zygote.so";
 
 /// The first datagram: what every sandbox of this jail has in common. Answered by one reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +25,8 @@ pub struct Setup {
     pub links: Vec<(String, String)>,
     /// Small files that we write ourselves, as (path, content).
     pub files: Vec<(String, String)>,
+    /// The host user that zygotes are, and that sandboxes' user namespaces belong to; `None` where there is only one.
+    pub zygote_id: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,9 +37,16 @@ pub struct Bind {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JailRequest {
-    /// Comes with descriptors: the guest's end of the stream, then one for each cgroup to join (see [`Open::cgroups`]).
+    /// Comes with descriptors: the guest's end of the stream, then [`KERNEL_ENDS`] if so told, then one for each cgroup to
+    /// join (see [`Open::cgroups`]).
     Open(Open),
+    /// Comes with one descriptor: the zygote's end of its socket.
+    Zygote(Zygote),
 }
+
+/// How many descriptors the guest gets of a kernel that is forked into its sandbox: standard input, what the kernel writes
+/// to its two streams, the control socket, the runner's word. They are its fourth and following.
+pub const KERNEL_ENDS: usize = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
@@ -41,10 +54,36 @@ pub struct Open {
     pub host_id: Option<u32>,
     pub cgroups: CgroupEntry,
     pub disk_bytes: u64,
+    /// Whether a kernel's ends are among the descriptors.
+    pub with_kernel: bool,
+    pub bounds: Bounds,
+}
+
+/// What each process of a sandbox may have at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
     pub processes: u32,
     pub open_files: u32,
     /// Data segment of each process: only where no cgroup holds the memory.
     pub data_bytes: Option<u64>,
+}
+
+/// An interpreter that is started once, loads what it has to load, and is then forked into sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zygote {
+    /// As [`super::Init::interpreters`] has it.
+    pub interpreter: String,
+    pub env: Vec<(String, String)>,
+}
+
+/// What a zygote is asked: one datagram, answered by a [`JailReply`]. Comes with descriptors: the pidfd of the sandbox's
+/// first process, the kernel's standard streams and its control socket, the runner's word, and then its cgroups' entrances.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fork {
+    /// Whether a sandbox puts up landlock; the same for all of a jail.
+    pub landlock: bool,
+    pub bounds: Bounds,
+    pub env: Vec<(String, String)>,
 }
 
 /// How a sandbox joins its cgroups. Both ways avoid the kernel's lock on all forks, which a plain move of a process
@@ -69,3 +108,28 @@ pub enum JailReply {
         errno: i32,
     },
 }
+
+/// What process 1 hears of a kernel that was forked into its sandbox: the numbers of its runner and of itself, as two of
+/// the words that the guest's own runners say.
+pub fn word_of_forked(runner: i32, kernel: i32) -> [u8; 10] {
+    let mut word = [0; 10];
+    word[0] = WORD_RUNNER;
+    word[1..5].copy_from_slice(&runner.to_le_bytes());
+    word[5] = WORD_PROGRAM;
+    word[6..].copy_from_slice(&kernel.to_le_bytes());
+    word
+}
+
+/// The first byte of a runner's word: its own number follows, or that of the program it runs. Those below are steps that
+/// failed, and for the guest alone.
+pub const WORD_PROGRAM: u8 = 3;
+pub const WORD_RUNNER: u8 = 4;
+
+/// The names that the guest's executable is started by when it is not to be the guest: to wait for a process whose number
+/// follows, and to start an interpreter as a zygote.
+pub const RUNNER_NAME: &str = "belljar-runner";
+pub const ZYGOTE_NAME: &str = "belljar-zygote";
+
+/// Where a zygote has its descriptors: its socket, and the guest's executable.
+pub const ZYGOTE_SOCKET_FD: i32 = 3;
+pub const ZYGOTE_GUEST_FD: i32 = 5;

@@ -7,13 +7,17 @@ mod guest;
 mod jail;
 
 pub use guest::{FromGuest, Init, Part, Start, ToGuest};
-pub use jail::{Bind, CONTROL_FD, CgroupEntry, GUEST_FD, JailReply, JailRequest, Open, Setup, TRANSPILE, TRANSPILE_FD};
+pub use jail::{
+    Bind, Bounds, CONTROL_FD, CgroupEntry, Fork, GUEST_FD, JailReply, JailRequest, KERNEL_ENDS, Open, RUNNER_NAME,
+    Setup, TRANSPILE, TRANSPILE_FD, WORD_PROGRAM, WORD_RUNNER, ZYGOTE, ZYGOTE_FD, ZYGOTE_GUEST_FD, ZYGOTE_NAME,
+    ZYGOTE_SOCKET_FD, Zygote, word_of_forked,
+};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Spoken by both sides; a guest of another version is not talked to.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// No frame's body is longer.
 pub const FRAME_MAX: usize = 1024 * 1024 + 1024;

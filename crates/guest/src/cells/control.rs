@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use belljar_core::wire::{CHUNK_MAX, Part, RECORD_MAX};
 use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 /// No header line is longer, with its end.
@@ -52,6 +52,14 @@ impl Control {
 
     pub(super) fn is_open(&self) -> bool {
         self.socket.is_some()
+    }
+
+    /// Whether the other end is closed, and with it whoever held it gone.
+    pub(super) fn has_hung_up(&self) -> bool {
+        let Some(socket) = &self.socket else { return true };
+        let mut polled = [PollFd::new(socket, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut polled, Some(&at_once)).is_ok_and(|count| count > 0)
     }
 
     pub(super) fn close(&mut self) {
@@ -248,6 +256,20 @@ mod tests {
             assert!(piece.is_empty());
         }
         Ok(all)
+    }
+
+    #[test]
+    fn a_closed_other_end_is_seen_also_behind_what_was_said() {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let mut control = Control::new(ours);
+        assert!(!control.has_hung_up());
+        rustix::io::write(&theirs, b"ready 1\n1").unwrap();
+        assert!(!control.has_hung_up());
+        drop(theirs);
+        assert!(control.has_hung_up());
+        control.close();
+        assert!(control.has_hung_up());
     }
 
     #[test]

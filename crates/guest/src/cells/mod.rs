@@ -1,13 +1,19 @@
 //! Kernels and their cells: interpreters that live on and remember, and the code that is run in them, one piece at a time.
 //!
 //! ```text
-//! a cell:  Gathering ──input is whole──▶ Running ──driver says done──▶ Done ──pipes empty, files looked at──▶ last frame
-//!                └──────────────────────────┴─ kernel ends: swept, drained, and told to be lost
+//! a cell:  Gathering ──input is whole──▶ Held ──▶ Running ──driver says done──▶ Done ──pipes empty──▶ last frame
+//!                └─────────────────────────┴─────────┴─ kernel ends: swept, drained, and told to be lost
 //! ```
+//!
+//! A kernel may be started ahead of its first cell, which is then held until the driver stands: what the start used and
+//! wrote is not the cell's.
 //!
 //! How a language's driver is made is in `kernels`. What it says is not trusted: code in the kernel can say the same.
 
+mod cell;
 mod control;
+mod forked;
+mod interrupt;
 mod meter;
 
 use std::os::fd::OwnedFd;
@@ -19,14 +25,19 @@ use rustix::event::PollFd;
 use rustix::fs::{MemfdFlags, SeekFrom};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::changes::Look;
+use crate::changes::{Known, Look};
 use crate::files::{kind_of, refusal};
 use crate::launch::Launch;
 use crate::process::{Channel, Means, Process, TELL_TAKEN};
 use crate::stream::{Gone, Stream};
 use crate::{sys, tree};
+use cell::{Cell, Phase};
 use control::{Broken, Control, Said};
+use interrupt::Interrupt;
 use meter::Meter;
+
+pub(crate) use cell::Code;
+pub(crate) use forked::Ends;
 
 /// Input of one cell at most.
 const INPUT_MAX: usize = 1024 * 1024;
@@ -38,10 +49,9 @@ const HELD_MAX: usize = 64 * 1024;
 /// to be told. The others can do nothing more for anyone.
 const DEAF_MAX: Duration = Duration::from_millis(500);
 
-/// How long an interrupted cell may take before what it has started is ended without being asked.
-const INSIST: Duration = Duration::from_millis(250);
-
-const INTERRUPT: i32 = 2;
+/// So long after a kernel has started, what it wrote then is older than the clock of files tells now: that goes in ticks of
+/// up to a hundredth of a second.
+const SETTLED: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Kernel {
@@ -51,8 +61,10 @@ pub(crate) struct Kernel {
     /// Its standard input, the same open file as its own.
     stdin: OwnedFd,
     meter: Option<Meter>,
-    /// The driver has said that it stands.
-    ready: bool,
+    /// When the driver has said that it stands.
+    ready: Option<Instant>,
+    /// It was started ahead of any cell, and has run none.
+    waits: bool,
     deaf_since: Option<Instant>,
     /// It has had, or has, its last cell.
     spent: bool,
@@ -63,45 +75,6 @@ pub(crate) struct Kernel {
     records: Records,
     held_stdout: Vec<u8>,
     held_stderr: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Cell {
-    id: u32,
-    phase: Phase,
-    look: Look,
-    /// What the kernel had used when it began.
-    cpu_before: Duration,
-    interrupt: Interrupt,
-    /// When it began, as processes tell when they did.
-    ticks: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Interrupt {
-    None,
-    /// It waits until the driver can take it.
-    Asked,
-    /// What the cell has started is ended with it, and if the cell goes on, at this time: it may wait for something that
-    /// does not heed an interrupt, or that was not there yet when it came.
-    Sent {
-        insist: Option<Instant>,
-    },
-}
-
-#[derive(Debug)]
-enum Phase {
-    Gathering { code: Code, input: Vec<u8>, taken: usize },
-    Running,
-    Done { code: i32 },
-}
-
-/// The code of a cell.
-#[derive(Debug)]
-pub(crate) struct Code {
-    pub(crate) language: Language,
-    pub(crate) text: String,
-    pub(crate) then: Then,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,13 +125,18 @@ impl Kernel {
         let stdin = rustix::fs::memfd_create(c"stdin", MemfdFlags::CLOEXEC).map_err(failed)?;
         let stdin_end = stdin.try_clone().map_err(|_| refusal(FileErrorKind::Failed, language.name()))?;
         let process = Process::start(Launch::kernel(init, language, env, theirs)?, stdin_end)?;
-        Ok(Kernel {
+        Ok(Kernel::new(language, process, ours, stdin, state))
+    }
+
+    fn new(language: Language, process: Process, control: OwnedFd, stdin: OwnedFd, state: State) -> Kernel {
+        Kernel {
             language,
             process,
-            control: Control::new(ours),
+            control: Control::new(control),
             stdin,
             meter: None,
-            ready: false,
+            ready: None,
+            waits: false,
             deaf_since: None,
             spent: false,
             state,
@@ -166,7 +144,20 @@ impl Kernel {
             records: Records::Skip,
             held_stdout: Vec::new(),
             held_stderr: Vec::new(),
-        })
+        }
+    }
+
+    /// Starts one that waits for its first cell, most likely of `language`; `None` where that has no kernel.
+    pub(crate) fn start_ahead(init: &Init, language: Language) -> Option<Result<Kernel, FileError>> {
+        Some(Kernel::start(init, language.kernel()?, &[], State::Fresh).map(|mut kernel| {
+            kernel.waits = true;
+            if kernel.language == Language::JavaScript {
+                // What it then does in advance would be in the way of a cell that is there already.
+                kernel.control.say(&format!("wait 0 {language}\n"), &[]);
+                kernel.control.write();
+            }
+            kernel
+        }))
     }
 
     pub(crate) fn language(&self) -> Language {
@@ -195,14 +186,31 @@ impl Kernel {
         self.process.standing_runner().is_some() && self.control.is_open() && !self.spent
     }
 
+    /// Whether it waits for its first cell.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waits && self.cell.is_none()
+    }
+
+    /// Whether nothing is done in it but what its cells have left behind.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.cell.is_none()
+    }
+
+    /// Whether it is gone or about to be, though that was not told yet.
+    pub(crate) fn is_ending(&mut self) -> bool {
+        // One that only starts may not be known yet, but its runner is.
+        let runner = self.process.runner();
+        self.control.has_hung_up() || self.metered().map_or_else(|| runner.is_none_or(meter::ends), Meter::is_ending)
+    }
+
     /// Whether it has had its last cell, and is to be ended.
     pub(crate) fn is_superfluous(&self) -> bool {
         self.spent && self.cell.is_none() && self.process.standing_runner().is_some()
     }
 
-    /// Whether there is something that its end loses.
+    /// Whether there is something that its end loses. A first cell that is the last leaves nothing to anyone.
     pub(crate) fn has_run(&self) -> bool {
-        self.state == State::Preserved || self.cell.is_some()
+        self.state == State::Preserved || (self.cell.is_some() && !self.spent)
     }
 
     /// Whether a cell is over but for what is still to be sent of it.
@@ -224,34 +232,15 @@ impl Kernel {
     }
 
     fn deaf_for(&self) -> Option<Duration> {
-        let since = self.deaf_since.filter(|_| self.process.standing_runner().is_some())?;
+        // In its last cell a driver may become the script, and have nothing more to say: its end tells.
+        let is_script = self.spent && self.cell.is_some();
+        let since = self.deaf_since.filter(|_| self.process.standing_runner().is_some() && !is_script)?;
         Some(DEAF_MAX.saturating_sub(since.elapsed()))
     }
 
     /// Whether nothing more can be asked of it.
     pub(crate) fn is_deaf(&self) -> bool {
         self.deaf_for() == Some(Duration::ZERO)
-    }
-
-    fn insists_in(&self) -> Option<Duration> {
-        match &self.cell {
-            Some(Cell { phase: Phase::Running, interrupt: Interrupt::Sent { insist: Some(at) }, .. }) => {
-                Some(at.saturating_duration_since(Instant::now()))
-            }
-            _ => None,
-        }
-    }
-
-    /// Ends what an interrupted cell has started, if it has gone on for too long.
-    pub(crate) fn insist(&mut self) {
-        if self.insists_in() != Some(Duration::ZERO) {
-            return;
-        }
-        let (runner, program) = (self.process.runner(), self.process.program());
-        if let (Some(cell), Some(runner), Some(program)) = (&mut self.cell, runner, program) {
-            cell.interrupt = Interrupt::Sent { insist: None };
-            tree::end_young(runner, program, cell.ticks);
-        }
     }
 
     /// Takes on a cell, which begins when its input is whole. What was written since the last one is its first output:
@@ -263,8 +252,7 @@ impl Kernel {
             }
         }
         self.spent = code.then == Then::End;
-        let phase = Phase::Gathering { code, input: Vec::new(), taken: 0 };
-        self.cell = Some(Cell { id, phase, look, cpu_before: Duration::ZERO, interrupt: Interrupt::None, ticks: 0 });
+        self.cell = Some(Cell::new(id, code, look));
         Ok(())
     }
 
@@ -281,27 +269,50 @@ impl Kernel {
         Ok(())
     }
 
-    /// The cell's input is whole: its code is handed to the driver, which need not stand yet.
-    pub(crate) fn end_input(&mut self, stream: &mut Stream) -> Result<(), Gone> {
+    /// The cell's input is whole.
+    pub(crate) fn end_input(&mut self, known: &mut Known, stream: &mut Stream) -> Result<(), Gone> {
         let Some(cell) = &mut self.cell else { return Ok(()) };
-        if !matches!(cell.phase, Phase::Gathering { .. }) {
-            return Ok(());
-        }
-        let Phase::Gathering { code, input, .. } = std::mem::replace(&mut cell.phase, Phase::Running) else {
-            return Ok(());
+        cell.phase = match std::mem::replace(&mut cell.phase, Phase::Running) {
+            Phase::Gathering { code, input, .. } => Phase::Held { code, input },
+            other => other,
+        };
+        self.run(known, stream)
+    }
+
+    /// Hands the code of a cell that is whole to the driver. One that was started with its cell need not stand yet.
+    fn run(&mut self, known: &mut Known, stream: &mut Stream) -> Result<(), Gone> {
+        let Some(cell) = self.cell.as_mut().filter(|_| !self.waits || self.ready.is_some()) else { return Ok(()) };
+        let (code, input) = match std::mem::replace(&mut cell.phase, Phase::Running) {
+            Phase::Held { code, input } => (code, input),
+            other => {
+                cell.phase = other;
+                return Ok(());
+            }
         };
         if let Err(errno) = put(&self.stdin, &input) {
             return self.refuse(refusal(kind_of(errno), "the input of a cell"), stream);
         }
-        if self.state == State::Preserved {
-            cell.cpu_before = self.meter.as_ref().and_then(Meter::cpu).unwrap_or_default();
+        if self.waits && self.ready.is_some_and(|ready| ready.elapsed() < SETTLED) {
+            cell.look.begin_again(known);
         }
         cell.ticks = sys::boot_ticks();
+        if self.waits || self.state == State::Preserved {
+            let before = self.metered().and_then(Meter::cpu).unwrap_or_default();
+            self.cell.iter_mut().for_each(|cell| cell.cpu_before = before);
+        }
+        self.waits = false;
         self.process.memory_suffices();
         let last = u8::from(code.then == Then::End);
         self.control.say(&format!("run {} {} {last}\n", code.text.len(), code.language), code.text.as_bytes());
         self.control.write();
         Ok(())
+    }
+
+    fn metered(&mut self) -> Option<&Meter> {
+        if self.meter.is_none() {
+            self.meter = self.process.program().and_then(Meter::new);
+        }
+        self.meter.as_ref()
     }
 
     fn refuse(&mut self, error: FileError, stream: &mut Stream) -> Result<(), Gone> {
@@ -312,34 +323,6 @@ impl Kernel {
     /// Whether an order to stop its cell is for it: not when the cell is over, and only the telling is not.
     pub(crate) fn can_be_stopped(&self) -> bool {
         self.done().is_none()
-    }
-
-    pub(crate) fn signal(&mut self, signal: i32) {
-        match &mut self.cell {
-            Some(cell) if signal == INTERRUPT => {
-                cell.interrupt = Interrupt::Asked;
-                self.interrupt();
-            }
-            _ => self.process.signal(signal),
-        }
-    }
-
-    /// Interrupts the cell, if that was asked for and its driver is there to take it: an interpreter that only starts
-    /// would be killed by it.
-    fn interrupt(&mut self) {
-        let Some(cell) = self.cell.as_mut().filter(|cell| cell.interrupt == Interrupt::Asked) else { return };
-        if !self.ready || !matches!(cell.phase, Phase::Running) || self.control.has_outgoing() {
-            return;
-        }
-        cell.interrupt = Interrupt::Sent { insist: Some(Instant::now() + INSIST) };
-        if self.language == Language::JavaScript {
-            // A signal cannot stop JavaScript that never comes back to its event loop. Its driver's worker can, and a
-            // signal on top of that would be in its way.
-            self.control.say("interrupt 0\n", &[]);
-            self.control.write();
-        } else {
-            self.process.signal(INTERRUPT);
-        }
     }
 
     /// Names the descriptors that it waits for.
@@ -365,7 +348,7 @@ impl Kernel {
         &mut self,
         channel: Channel,
         stream: &mut Stream,
-        chunk: &mut Vec<u8>,
+        Means { chunk, known }: &mut Means,
     ) -> Result<Conduct, Gone> {
         match channel {
             Channel::Output(name) if self.listens(stream.has_room()) => {
@@ -382,6 +365,7 @@ impl Kernel {
                 self.control.write();
                 if self.listens(stream.has_room()) {
                     let conduct = self.listen(stream, chunk)?;
+                    self.run(known, stream)?;
                     self.interrupt();
                     return Ok(conduct);
                 }
@@ -404,10 +388,11 @@ impl Kernel {
     /// Hears one chunk of what the driver says.
     fn listen(&mut self, stream: &mut Stream, chunk: &mut Vec<u8>) -> Result<Conduct, Gone> {
         let Kernel { process, control, ready, cell, records, .. } = self;
+        let is_script = self.spent && self.language == Language::Shell;
         let heard = control.read(chunk, |said| -> Result<(), Trouble> {
-            let cell = cell.as_mut().filter(|cell| matches!(cell.phase, Phase::Running));
+            let cell = cell.as_mut().filter(|cell| cell.is_running());
             match (said, cell) {
-                (Said::Ready, _) if !*ready => *ready = true,
+                (Said::Ready, _) if ready.is_none() => *ready = Some(Instant::now()),
                 // A thread that outlived its cell may have something to show. There is nobody to show it to.
                 (Said::Record, cell) => *records = if cell.is_some() { Records::PassOn } else { Records::Skip },
                 (Said::RecordPart { bytes, part }, Some(cell)) if *records == Records::PassOn => {
@@ -415,11 +400,15 @@ impl Kernel {
                 }
                 (Said::RecordPart { .. }, _) => {}
                 (Said::Done { code }, Some(cell)) => {
+                    let is_interrupted = matches!(cell.interrupt, Interrupt::Sent { .. });
+                    let pair = (is_script || is_interrupted).then(|| process.runner().zip(process.program())).flatten();
+                    // A script's end is the end of what it has left in the background, so that its own is waited for.
+                    if is_script && !pair.is_some_and(|(runner, program)| tree::are_alone(&[runner, program])) {
+                        return Ok(());
+                    }
                     // As an exit code would be.
                     cell.phase = Phase::Done { code: code & 0xff };
-                    if matches!(cell.interrupt, Interrupt::Sent { .. })
-                        && let (Some(runner), Some(program)) = (process.runner(), process.program())
-                    {
+                    if let Some((runner, program)) = pair.filter(|_| is_interrupted) {
                         // Before its output is over: it would go on in that of the next cell.
                         tree::end_young(runner, program, cell.ticks);
                     }
@@ -430,6 +419,10 @@ impl Kernel {
             }
             Ok(())
         });
+        if self.waits && self.ready.is_some() {
+            // Ahead of its cell, which is then not held up by it.
+            self.metered();
+        }
         if !self.control.is_open() {
             self.deaf_since.get_or_insert_with(Instant::now);
         }
@@ -474,13 +467,16 @@ impl Kernel {
             return Ok(false);
         }
         let (id, cpu_before) = (cell.id, cell.cpu_before);
-        // One that ends when its cell was done ends between cells, unless it was ended.
-        let is_lost = ended.is_some() && (done.is_none() || self.process.is_condemned());
+        // One that ends when its cell was done ends between cells, unless it was ended. In the last cell there is nothing
+        // to lose.
+        let is_lost = ended.is_some() && (done.is_none() || self.process.is_condemned()) && !self.spent;
         let kernel = if is_lost { State::Lost } else { self.state };
         let finish = Finish { exit: self.process.judge(exit), usage: self.usage(cpu_before), kernel: Some(kernel) };
         stream.send(&FromGuest::Finished { id, finish })?;
         self.cell = None;
-        self.state = State::Preserved;
+        if !self.spent {
+            self.state = State::Preserved;
+        }
         Ok(ended.is_some())
     }
 
@@ -501,11 +497,9 @@ impl Kernel {
     /// What the cell has used: of a dead kernel, all that was reaped but for what was used before.
     fn usage(&mut self, cpu_before: Duration) -> Usage {
         let reaped = self.process.usage();
-        if self.meter.is_none() {
-            self.meter = self.process.program().and_then(Meter::new);
-        }
+        let is_over = self.process.ended().is_some();
         let cpu = |all_ms: u64| all_ms.saturating_sub(cpu_before.as_millis() as u64);
-        match self.meter.as_ref().filter(|_| self.process.ended().is_none()) {
+        match self.metered().filter(|_| !is_over) {
             Some(meter) => Usage {
                 cpu_ms: cpu(meter.cpu().unwrap_or_default().as_millis() as u64),
                 memory_peak_bytes: meter.memory_peak_bytes(),

@@ -47,7 +47,7 @@ pub(crate) fn invocation(language: Language, interpreter: &'static str, code: St
     }
 }
 
-/// Whether a cell is run in a kernel.
+/// Whether a cell is run in a kernel even if that has to be started.
 pub(crate) fn has_kernel(language: Language, then: Then) -> bool {
     match language.kernel() {
         None => false,
@@ -66,6 +66,15 @@ pub(crate) fn driver(language: Language, interpreter: &str) -> Driver {
     }
 }
 
+/// What makes an interpreter a zygote, which is forked into kernels; one more argument is to come, the path of the native
+/// module that forks. `None` for a language whose interpreter cannot be forked.
+pub(crate) fn zygote(language: Language) -> Option<Driver> {
+    match language {
+        Language::Python => Some(python::zygote()),
+        Language::JavaScript | Language::TypeScript | Language::Shell | Language::Go | Language::Rust => None,
+    }
+}
+
 /// The invocation of the shell for a program that has to be compiled first, by the `compiler` at that path; `None` for a
 /// language that an interpreter runs.
 pub(crate) fn compilation(language: Language, compiler: &str, code: &str) -> Option<Invocation> {
@@ -80,4 +89,18 @@ pub(crate) fn compilation(language: Language, compiler: &str, code: &str) -> Opt
 
 fn fits_an_argument(code: &str) -> bool {
     code.len() <= ARGUMENT_MAX && !code.contains('\0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zygote_is_its_languages_kernel_and_more() {
+        let (kernel, zygote) = (driver(Language::Python, "python3"), zygote(Language::Python).unwrap());
+        assert_eq!(kernel.arguments, zygote.arguments);
+        assert!(zygote.library.starts_with(&kernel.library) && zygote.library.contains("\0zygote\n"));
+        assert!(!kernel.library.contains("\0zygote\n"));
+        assert_eq!(super::zygote(Language::Shell), None);
+    }
 }

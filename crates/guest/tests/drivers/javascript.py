@@ -38,9 +38,9 @@ class Driver(unittest.TestCase):
         if self.kernel:
             self.kernel.close()
 
-    def start(self):
+    def start(self, first=b"wait 0 javascript\n"):
         env = {"BELLJAR_TRANSPILE": TRANSPILE} if TRANSPILE else {}
-        return Kernel(javascript(), self.folder, env=env, tells_interrupt=True)
+        return Kernel(javascript(), self.folder, env=env, tells_interrupt=True, first=first)
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)
@@ -239,6 +239,62 @@ class Cells(Driver):
                 if " -> " in line and line.split(" -> ")[0].split()[-1] not in "012"
             ]
             self.assertFalse([line for line in others if "socket:" in line or "memfd:" in line], others)
+
+
+class Waiting(Driver):
+    def begun_with(self, code, last, behind=b""):
+        """What a kernel does that was started with its first cell."""
+        data = code.encode()
+        kernel = self.start(b"run %d javascript %d\n%s%s" % (len(data), last, data, behind))
+        try:
+            return kernel.finish()
+        finally:
+            kernel.close()
+
+    def test_having_waited_leaves_nothing_that_a_cell_can_see(self):
+        look = """
+            process.stdout; process.stderr;
+            const all = (object) => Reflect.ownKeys(object).map(String).sort();
+            const methods = Object.keys(console).map((name) => [name, console[name].name, console[name].length]);
+            console.log(JSON.stringify([all(globalThis), all(process), all(console), methods, Object.keys(require.cache),
+              process.eventNames(), process.getActiveResourcesInfo(), process._getActiveHandles().length, module.children,
+              process.stdout.writableLength, process.stdout.bytesWritten, process.stdout.eventNames().length,
+              new Error('x').stack, process.exitCode, process.argv, process.execArgv.slice(0, 2), global.none]))"""
+        for last in (1, 0):
+            fresh = self.begun_with(look, last)
+            kernel = self.start()
+            waited = kernel.run(look, last=bool(last))
+            kernel.close()
+            self.assertEqual((waited.stdout, waited.stderr, waited.code), (fresh.stdout, "", 0))
+            self.assertGreater(len(fresh.stdout), 1000, fresh.stderr)
+
+    def test_the_first_message_comes_in_any_pieces(self):
+        for size in 1, 100, 16 << 10, 1 << 20:
+            code = f"console.log({'x' * size!r}.length)"
+            for last in (1, 0):
+                self.assertEqual(self.begun_with(code, last).stdout, f"{size}\n")
+        for pieces in [
+            [b"wait 0 javascript\nrun 14 javascript 1\nconsole.log(2)"],
+            [b"wait 0 javascript\nru", b"n 2 ", b"javascript 1\n", b"1", b"2"],
+        ]:
+            kernel = self.start(pieces[0])
+            for piece in pieces[1:]:
+                time.sleep(0.05)
+                kernel.control.sendall(piece)
+            self.assertEqual(kernel.finish().code, 0)
+            kernel.close()
+
+    def test_an_interrupt_right_behind_the_first_cell_is_not_lost(self):
+        for _ in range(3):
+            outcome = self.begun_with("for (;;) {}", 0, b"interrupt 0\n")
+            self.assertEqual((outcome.code, outcome.error["name"]), (130, "Interrupted"))
+
+    @needs_transpile
+    def test_typescript(self):
+        kernel = self.start(b"wait 0 typescript\n")
+        outcome = kernel.run("const x: number = 2; console.log(x, typeof none)", language="typescript", last=True)
+        kernel.close()
+        self.assertEqual(outcome.stdout, "2 undefined\n")
 
 
 class Errors(Driver):

@@ -92,7 +92,8 @@ def memory_file(name, data=b""):
 
 
 class Kernel:
-    def __init__(self, command, folder, env=None, tells_interrupt=False):
+    def __init__(self, command, folder, env=None, tells_interrupt=False, first=b""):
+        """`first` is sent at once, before the driver has said that it stands."""
         arguments, library = command
         self.tells_interrupt = tells_interrupt
         self.stdin = memory_file("stdin")
@@ -108,20 +109,27 @@ class Kernel:
         before = os.getcwd()
         os.chdir(folder)
         try:
-            self.pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=actions, setsid=True)
+            # Python has some signals ignored.
+            defaults = [signal.SIGPIPE, signal.SIGXFSZ]
+            self.pid = os.posix_spawn(
+                arguments[0], arguments, environment, file_actions=actions, setsid=True, setsigdef=defaults
+            )
         finally:
             os.chdir(before)
         for descriptor in high + [out_write, err_write, descriptors[4]]:
             os.close(descriptor)
         theirs.close()
+        self.control.sendall(first)
         self.pipes = {out: "stdout_bytes", err: "stderr_bytes"}
         for descriptor in self.pipes:
             os.set_blocking(descriptor, False)
         self.control.setblocking(False)
         self.buffer = b""
         self.status = None
-        kind, payload = self._message(Outcome(), time.monotonic() + 20)
+        early = Outcome()
+        kind, payload = self._message(early, time.monotonic() + 20)
         assert kind == "ready", (kind, payload)
+        self.early = early
         self.told_pid = int(payload)
 
     def _drain(self, outcome):
@@ -160,11 +168,24 @@ class Kernel:
                 except ConnectionResetError:
                     data = b""
                 if not data:
-                    _, status = os.waitpid(self.pid, 0)
-                    self.status = os.waitstatus_to_exitcode(status)
-                    self._drain(outcome)
-                    raise Died(outcome, self.status)
+                    self._outlive(outcome, deadline, interrupt_at)
                 self.buffer += data
+
+    def _outlive(self, outcome, deadline, interrupt_at):
+        """The control socket is closed: what it still writes and how it ends is all that there is."""
+        pid = 0
+        while not pid:
+            if interrupt_at is not None and time.monotonic() >= interrupt_at:
+                interrupt_at = None
+                self.interrupt()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"it does not end; stderr {outcome.stderr[-500:]!r}")
+            select.select([*self.pipes], [], [], 0.002)
+            self._drain(outcome)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        self.status = os.waitstatus_to_exitcode(status)
+        self._drain(outcome)
+        raise Died(outcome, self.status)
 
     def interrupt(self):
         if self.tells_interrupt:
@@ -183,9 +204,12 @@ class Kernel:
         self.control.setblocking(False)
 
     def run(self, code, language=None, last=False, stdin=b"", interrupt_after=None, timeout=20):
+        self.send(code, language or self.language, last, stdin)
+        return self.finish(interrupt_after, timeout)
+
+    def finish(self, interrupt_after=None, timeout=20):
         outcome = Outcome()
         started = time.monotonic()
-        self.send(code, language or self.language, last, stdin)
         interrupt_at = None if interrupt_after is None else started + interrupt_after
         while True:
             kind, payload = self._message(outcome, started + timeout, interrupt_at)

@@ -1,7 +1,7 @@
-"""The Python kernel's driver: python3 python.py [--python PATH]... [--science PATH] [unittest's arguments].
+"""The Python kernel's driver: python3 python.py [--zygote] [--python PATH]... [--science PATH] [unittest's arguments].
 
 Without --python it is tested with this interpreter and with /usr/bin/python3. --science names a Python with the
-packages of scripts/science; without it the tests of rich output are skipped.
+packages of scripts/science; without it the tests of rich output are skipped. With --zygote the kernels are forked.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import unittest
 import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import forks
 import harness
 
 
@@ -57,10 +58,23 @@ def pixels(png):
 class Case(unittest.TestCase):
     interpreter = sys.executable
     options = ("-X", "utf8")
+    # Of each interpreter, if kernels are to be forked.
+    zygotes = None
 
     def setUp(self):
-        self.kernel = harness.python(self.interpreter, self.options)
-        self.addCleanup(self.kernel.close)
+        self.kernel = self.begin(self.interpreter)
+
+    def begin(self, interpreter):
+        if self.zygotes is None:
+            kernel = harness.python(interpreter, self.options)
+        else:
+            if "-u" in self.options:
+                self.skipTest("a zygote is never started with -u")
+            if interpreter not in self.zygotes:
+                self.zygotes[interpreter] = forks.Zygote(interpreter)
+            kernel = self.zygotes[interpreter].fork()
+        self.addCleanup(kernel.close)
+        return kernel
 
     def run_ok(self, code, **how):
         answer = self.kernel.run(code, **how)
@@ -141,6 +155,10 @@ class State(Case):
         answer = self.run_ok("import warnings\nwarnings.warn('careful')")
         self.assertIn("UserWarning: careful", answer.stderr)
         self.assertIn("warnings.warn('careful')", answer.stderr)
+
+    def test_future_in_the_only_cell(self):
+        self.assertEqual(self.result("from __future__ import annotations\ndef g(a: nothing): pass\ng.__annotations__",
+                                     last=True), "{'a': 'nothing'}")
 
     def test_future_persists(self):
         self.run_ok("from __future__ import annotations")
@@ -615,8 +633,7 @@ class Last(Case):
 
     def test_interrupt(self):
         for code in "while True: pass", "display(1)\nimport time\ntime.sleep(30)":
-            kernel = harness.python(self.interpreter, self.options)
-            self.addCleanup(kernel.close)
+            kernel = self.begin(self.interpreter)
             kernel.interrupt()
             kernel.start("print('go', flush=True)\n" + code, last=True)
             kernel.until(b"go")
@@ -635,8 +652,7 @@ class Last(Case):
                 ("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n1", "", 0, 0),
                 ("x = 1  # " + "long " * 20000 + "\nprint(x)", "1\n", 0, 0), ("", "", 0, 0)]:
             with self.subTest(code[:60]):
-                kernel = harness.python(self.interpreter, self.options)
-                self.addCleanup(kernel.close)
+                kernel = self.begin(self.interpreter)
                 answer = kernel.run(code, last=True)
                 self.assertEqual((answer.code, answer.stdout, len(answer.all("show"))), (expected, out, shows), answer)
                 self.assertEqual(kernel.close(), 0)
@@ -711,8 +727,7 @@ class Science(Case):
     def setUp(self):
         if not self.science:
             self.skipTest("no --science PATH_TO_PYTHON: see scripts/science")
-        self.kernel = harness.python(self.science)
-        self.addCleanup(self.kernel.close)
+        self.kernel = self.begin(self.science)
 
     def picture(self, bundle):
         width, height, colours = pixels(base64.b64decode(bundle["data"]["image/png"]))
@@ -846,7 +861,7 @@ class Science(Case):
         self.assertEqual(data["text/plain"], "x**2/3")
 
     def test_ipython(self):
-        self.assertEqual(self.result("import sys\n'I' + 'Python' in sys.modules"), "False")
+        self.assertEqual(self.result("import sys\n'I' + 'Python' in sys.modules"), str(self.zygotes is not None))
         answer = self.run_ok("x = 3\n!echo $x {x + 1}; echo problem >&2")
         self.assertEqual((answer.stdout, answer.stderr), ("3 4\n", "problem\n"))
         self.assertEqual(self.result("'I' + 'Python' in sys.modules"), "True")
@@ -892,9 +907,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", action="append")
     parser.add_argument("--science")
+    parser.add_argument("--zygote", action="store_true")
     options, rest = parser.parse_known_args()
     pythons = options.python or sorted({sys.executable, "/usr/bin/python3"})
     Science.science = options.science
+    if options.zygote:
+        Case.zygotes = {}
     fine = True
     for count, path in enumerate(pythons):
         Case.interpreter = path
@@ -906,6 +924,8 @@ def main():
             print("rich output is skipped: no --science", file=sys.stderr)
         program = unittest.main(argv=[sys.argv[0], *rest], exit=False)
         fine = fine and program.result.wasSuccessful()
+    for zygote in (Case.zygotes or {}).values():
+        zygote.close()
     sys.exit(not fine)
 
 

@@ -4,8 +4,10 @@ python3 crates/guest/tests/drivers/shell.py. BELLJAR_TEST_BASH names another bas
 """
 
 import os
+import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -28,6 +30,7 @@ class Shell(unittest.TestCase):
     def start(self):
         kernel = Kernel(shell(self.interpreter), self.folder)
         kernel.language = "shell"
+        self.pid = kernel.pid
         return kernel
 
     def cell(self, code, **more):
@@ -36,9 +39,13 @@ class Shell(unittest.TestCase):
         return self.kernel.run(code, **more)
 
     def once(self, code, **more):
+        """An only cell. If its end was not told, it is that of the process: below zero a signal."""
         kernel = self.start()
         try:
             return kernel.run(code, last=True, **more)
+        except Died as died:
+            died.outcome.code = died.status
+            return died.outcome
         finally:
             kernel.close()
 
@@ -101,8 +108,6 @@ class State(Shell):
         self.assertTrue(outcome.stderr.startswith("cell 3: eval: line 3: syntax error"), outcome.stderr)
         self.cell("break")
         self.assertEqual(self.cell("\n\nnope_nope").stderr, "cell 5: line 3: nope_nope: command not found\n")
-        self.assertEqual(self.once("nope_nope").stderr, "cell 1: line 1: nope_nope: command not found\n")
-        self.assertEqual(self.once("if (").code, 2)
 
     def test_background_processes_go_on(self):
         self.cell("sleep 30 & echo $! > pid; other=$!")
@@ -122,7 +127,8 @@ class State(Shell):
         self.says('exec 5< out.txt; read -u 5 l; read -u 5 m; [ "$m" = more ]')
 
     def test_the_control_socket_is_not_for_children(self):
-        for outcome in (self.cell("ls -l /proc/self/fd; (ls -l /proc/self/fd)"), self.once("ls -l /proc/self/fd")):
+        look = "ls -l /proc/self/fd; (ls -l /proc/self/fd)"
+        for outcome in self.cell(look), self.once(look), self.once(look + "; ls -l /proc/$$/fd; set +e"):
             self.assertEqual(outcome.code, 0)
             self.assertNotIn("socket:", outcome.stdout)
             self.assertNotIn("library", outcome.stdout)
@@ -239,18 +245,7 @@ class Endings(Shell):
         self.says("trap 'echo debug' DEBUG; :; trap - DEBUG", "debug\ndebug\n")
         self.says("r() { trap 'echo returned' RETURN; }; r; trap - RETURN", "returned\n")
 
-    def test_the_last_cell_is_a_script(self):
-        self.assertEqual(self.once("echo 1").stdout, "1\n")
-        outcome = self.once("trap 'echo bye' EXIT; set -e; echo a; false; echo no")
-        self.assertEqual((outcome.stdout, outcome.code), ("a\nbye\n", 1))
-        for code, status in {
-            "exit 3": 3,
-            "set -u; echo $x": 1,
-            "exec sh -c 'exit 5'": 5,
-            "kill -9 $BASHPID": 137,
-            "false": 1,
-        }.items():
-            self.assertEqual(self.once(code).code, status, code)
+    def test_a_last_cell_after_others(self):
         self.cell("kept=1")
         self.says("echo $kept; (exit 4)", "1\n", status=4, last=True)
 
@@ -268,6 +263,97 @@ class Endings(Shell):
             self.assertEqual(died.exception.status, status)
             self.kernel.close()
             self.kernel = None
+
+
+class Script(Shell):
+    """An only cell is a script: all that can be seen of it is what `bash -c` shows."""
+
+    def script(self, code, stdin=b"", env=None):
+        path = shell(self.interpreter)[0][0]
+        environment = {"PATH": os.environ["PATH"], "HOME": self.folder, "LANG": "C.UTF-8", **(env or {})}
+        with tempfile.TemporaryFile() as file:
+            file.write(stdin)
+            file.seek(0)
+            arguments = [self.interpreter, "-c", "--", code]
+            return subprocess.run(
+                arguments, executable=path, stdin=file, capture_output=True, cwd=self.folder, env=environment,
+                start_new_session=True, close_fds=False,
+            )
+
+    def same(self, code, stdin=b""):
+        for line in (code, f"{code}\n: set") if "\0" not in code else (code,):
+            expected = self.script(line, stdin)
+            outcome = self.once(line, stdin=stdin)
+            stderr = outcome.stderr.replace("eval: line", "-c: line")
+            plain = re.compile(r"\b\d{3,}\b(?= (?:Killed|Terminated|Hangup|Segmentation fault))")
+            self.assertEqual(
+                (outcome.stdout, plain.sub("PID", stderr), outcome.code),
+                (expected.stdout.decode(), plain.sub("PID", expected.stderr.decode()), expected.returncode),
+                line,
+            )
+
+    def test_ends(self):
+        for code in [
+            "echo 2", "", "# nothing", "true", "false", "(exit 7)", "exit 3", "exit", "false; exit", "exit 256", "exit -1",
+            "exit nonsense", "f() { exit 5; }; f; echo no", "set -e; echo a; false; echo no", "set -eu; echo $none; echo no",
+            "set -o pipefail; false | true", "echo ${none:?missing}; echo no", "echo $((1 / 0)); echo no",
+            "readonly r=1; r=2; echo on", "nope_nope", "echo a\nnope_nope\necho b", "kill -9 $$", "kill -TERM $$; echo no",
+            "kill -HUP $$", "kill -SEGV $$", "python3 -c 'import os; os.kill(os.getppid(), 15)'; echo no",
+            "sh -c 'kill -9 $$'; echo $?", "exec sh -c 'exit 5'", "exec sh -c 'kill -9 $$'", "exec nope_nope; echo no",
+            "trap 'echo bye' EXIT", "trap 'echo bye; exit 4' EXIT; exit 3", "trap 'echo err $?' ERR; false; (exit 3)",
+            "trap 'echo debug' DEBUG; :; echo x", "trap", "trap -p", "trap 'echo got' USR1; kill -USR1 $$; echo on",
+            "t=tra; ${t}p 'echo bye' USR1; kill -USR1 $$; echo on", "return 3; echo $?", "break; echo $?", "false || exit 13",
+            "(exit 4); echo $?; echo ${PIPESTATUS[0]}", "x=$(exit 4)", "logout", "wait", "times > /dev/null",
+        ]:
+            with self.subTest(code):
+                self.same(code)
+
+    def test_what_it_sees(self):
+        for code in [
+            "echo $0 $# $? $- [$*] ${#BASH_SOURCE[@]} ${#FUNCNAME[@]} [$!] $SHLVL $OPTIND $SECONDS", 'echo "[$_]"',
+            "echo $LINENO\n\necho $LINENO; f() {\necho $LINENO ${BASH_LINENO[0]} $FUNCNAME; caller; }\nf",
+            "declare -F; declare -f; alias; shopt; set -o; umask; jobs; ulimit -a", "shopt; umask; jobs; alias",
+            "declare -p | grep -v -e RANDOM -e EPOCH -e PID -e SECONDS -e STATUS", "compgen -v | grep -v STATUS; compgen -A function",
+            "set | grep -v -e RANDOM -e EPOCH -e PID -e SECONDS -e STATUS", "env | sort", "export -p; readonly -p | grep -v PID",
+            "type exit printf read", "echo ${!__*} ${!b*}", "echo $BASH_EXECUTION_STRING", "pwd; cd ..; pwd; echo ~",
+            "[ -t 0 ] || [ -t 1 ] || echo none", "ls /proc/self/fd", "hash", "dirs; pushd / > /dev/null; dirs", "history",
+            "echo $BASHOPTS $SHELLOPTS", "echo $BASH_COMMAND $BASH_SUBSHELL", "echo 'ü😀' | cat; x=ü; echo ${#x}",
+            "[[ $$ == $BASHPID ]] && ps -o ppid= $$ > /dev/null && echo one",
+        ]:
+            with self.subTest(code):
+                self.same(code)
+
+    def test_text_and_input(self):
+        for code, stdin in [
+            ("if (", b""), ("echo a\nif (", b""), ("echo a\nfi\necho b", b""), ("echo 'a", b""), ("cat <<E\nx", b""),
+            ("f() {\necho", b""), ("cat <<'E'\n$x `y`\nE\necho done", b""), ("echo a\\\nb # comment", b""),
+            ("-x; echo $?", b""), ("cat", b"input\n"), ("read a; echo [$a]; cat", b"one\ntwo\nthree"),
+            ('while read -r l; do echo "<$l>"; done; read q || echo end', b"a\nb"), ("head -1; cat", b"1\n2\n3\n"),
+            ("python3 -c 'import sys; print(sys.stdin.read())'; echo; cat", b"all of it"),
+            ("printf 'no newline'", b""), ("echo out; echo err >&2; echo out", b""), ("x=1; echo $x ${x+y} $((x + 1))", b""),
+            ("echo " + "x" * 100000, b""), ("x='" + "ü" * 50000 + "'; echo ${#x}", b""), ("\t\n  echo hi  \n\n", b""),
+            ("set -x; echo traced; x=1", b""), ("set -v; echo verbose", b""), ("set -n; echo no", b""),
+            ("shopt -s expand_aliases\nalias hi='echo hello'\nhi", b""), ("alias hi='echo hello'\nhi", b""),
+            ("select x in a b; do echo $x; break; done", b"2\n"), ("mapfile -t a; echo ${#a[@]}", b"1\n2\n"),
+        ]:
+            with self.subTest(code[:60]):
+                self.same(code, stdin)
+
+    def test_what_it_leaves_behind_is_not_waited_for(self):
+        for code in ["sleep 30 & echo started", "(sleep 30 &); echo started", "sleep 30 > /dev/null 2>&1 & disown; echo started"]:
+            outcome = self.once(f"{code}; : $!", timeout=3)
+            self.assertEqual((outcome.stdout, outcome.code), ("started\n", 0))
+            subprocess.run(["pkill", "-s", str(self.pid), "sleep"], check=True)
+
+    def test_environment(self):
+        for env in [{"LC_ALL": "C"}, {"LC_ALL": "C.UTF-8"}, {"LANG": ""}, {"IFS": "x"}, {"BASH_ENV": "/nonexistent"}]:
+            code = "x=ü; echo ${#x}; env | grep -v -e ^_= | sort; y='a b'; for w in $y; do echo $w; done"
+            expected = self.script(code, env=env)
+            kernel = Kernel(shell(self.interpreter), self.folder, env=env)
+            kernel.language = "shell"
+            outcome = kernel.run(code, last=True)
+            kernel.close()
+            self.assertEqual((outcome.stdout, outcome.code), (expected.stdout.decode(), 0), env)
 
 
 class Interrupts(Shell):
@@ -332,10 +418,10 @@ class Interrupts(Shell):
         self.says("echo $kept; exit 4", "1\n", status=4)
 
     def test_the_last_cell(self):
-        outcome = self.once("while :; do :; done", interrupt_after=0.2, timeout=3)
-        self.assertEqual((outcome.code, outcome.error["name"]), (130, "Interrupted"))
-        outcome = self.once("sleep 20", interrupt_after=0.2, timeout=3)
-        self.assertEqual(outcome.code, 130)
+        for code in ["while :; do :; done", "sleep 20", "set -e; sleep 20"]:
+            self.assertEqual(self.once(code, interrupt_after=0.2, timeout=3).code, -signal.SIGINT, code)
+        outcome = self.once("trap 'echo mine; exit 3' INT; sleep 20", interrupt_after=0.2, timeout=3)
+        self.assertEqual((outcome.stdout, outcome.code), ("mine\n", 3))
 
     def test_a_trap_of_the_users_is_theirs(self):
         outcome = self.cell("trap 'echo mine' INT; sleep 20; echo after", interrupt_after=0.2, timeout=3)
@@ -371,8 +457,12 @@ class PosixShell(Shell):
     def test_the_last_cell(self):
         self.assertEqual((self.once("echo 1; exit 4").stdout, self.once("exit 4").code), ("1\n", 4))
         self.assertEqual(self.once("trap 'echo bye' EXIT; false").stdout, "bye\n")
-        self.assertEqual(self.once("while :; do :; done", interrupt_after=0.2, timeout=3).code, 130)
+        self.assertEqual(self.once("while :; do :; done", interrupt_after=0.2, timeout=3).code, -signal.SIGINT)
         self.assertEqual(self.once("if (").code, 2)
+        outcome = self.once("ls -l /proc/self/fd /proc/$$/fd; echo $0; trap; kill -TERM $$")
+        self.assertNotIn("socket:", outcome.stdout)
+        self.assertTrue(outcome.stdout.endswith("\nsh\n"), outcome.stdout)
+        self.assertEqual(outcome.code, -signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,13 @@ impl Default for Place {
         Place {
             workspace: "64m",
             processes: None,
-            init: Init { interpreters: interpreters("/usr/local/bin:/usr/bin:/bin"), env, watch_memory_bytes: None },
+            init: Init {
+                interpreters: interpreters("/usr/local/bin:/usr/bin:/bin"),
+                env,
+                watch_memory_bytes: None,
+                waiting: None,
+                forked: None,
+            },
         }
     }
 }

@@ -12,3 +12,4 @@ mod files;
 mod harness;
 mod languages;
 mod streams;
+mod waiting;

@@ -12,6 +12,7 @@ use super::client::{Halt, fail};
 use super::host::random_hex;
 use super::proc;
 use super::scene::{Failure, Scene, Unnamed, clip};
+use super::server::PREPARED_MAX;
 use super::watch::Sample;
 
 /// How long a trace may take to vanish after the answer that says it is gone.
@@ -254,7 +255,8 @@ impl Scene<'_> {
     }
 
     fn check_cgroups(&self) -> Result<(), Halt> {
-        let most = self.before.cgroups + self.live_sandboxes();
+        // What is prepared may have been in use when the case began, and is there again.
+        let most = self.before.cgroups + self.live_sandboxes() + PREPARED_MAX;
         let over = || Some(proc::sandbox_cgroups()).filter(|now| now.len() > most);
         let left = settle(over, VANISH_WITHIN).unwrap_or_default();
         ok_if(left.is_empty(), || format!("{} cgroups, {most} expected: {left:?}", left.len()))

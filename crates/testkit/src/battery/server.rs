@@ -15,6 +15,10 @@ use super::client::{Link, hold};
 use super::http::{HttpClient, Tokens};
 use super::stdio::StdioClient;
 
+/// Sandboxes that a server has prepared. One, so that programs are run in prepared ones, and their number stays as it is
+/// whatever the cases ask for: the traces of a case are counted.
+pub(crate) const PREPARED_MAX: usize = 1;
+
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -51,7 +55,7 @@ pub(crate) struct Launch {
     pub(crate) open_files_max: Option<u64>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) user_namespaces: UserNamespaces,
-    /// A folder of the driver, for the server's stderr and token file.
+    /// A folder of the driver, for the server's stderr, configuration and token file.
     pub(crate) folder: PathBuf,
     pub(crate) tokens: Tokens,
 }
@@ -223,9 +227,12 @@ fn command(launch: &Launch) -> Result<Command, String> {
         User::Same => &launch.binary,
         User::Uid(_) => &launch.public_binary,
     };
+    let config = own_file(launch, "config", &format!("[pool]\nmax = {PREPARED_MAX}\n"))?;
+    let config = ["--config".into(), config.display().to_string()];
     let mut words: Vec<String> = vec![binary.display().to_string(), "serve".into()];
+    words.extend(config);
     if launch.transport == Transport::Http {
-        let file = token_file(launch)?;
+        let file = own_file(launch, "tokens", &launch.tokens.file())?;
         words.extend(["--http".into(), "127.0.0.1:0".into(), "--token-file".into(), file.display().to_string()]);
     }
     if let Some(seconds) = launch.idle_seconds {
@@ -294,18 +301,19 @@ fn ask_as(user: User, mut words: Vec<String>) -> Result<(String, String), String
     Ok((text(&output.stdout), text(&output.stderr)))
 }
 
-fn token_file(launch: &Launch) -> Result<PathBuf, String> {
-    let path = launch.folder.join(format!("tokens-{}", super::host::random_hex(4)));
+/// A file that the server's user alone can read.
+fn own_file(launch: &Launch, name: &str, text: &str) -> Result<PathBuf, String> {
+    let path = launch.folder.join(format!("{name}-{}", super::host::random_hex(4)));
     let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).and_then(|mut file| {
         use std::io::Write;
-        file.write_all(launch.tokens.file().as_bytes())?;
+        file.write_all(text.as_bytes())?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         if let User::Uid(uid) = launch.user {
             chown(&path, Some(uid), Some(uid))?;
         }
         Ok(())
     });
-    written.map(|()| path).map_err(|error| format!("token file: {error}"))
+    written.map(|()| path).map_err(|error| format!("the file of {name}: {error}"))
 }
 
 fn wait_for_address(child: &mut Child, stderr: &Path) -> Result<SocketAddr, String> {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belljar_core::{Backend, BackendError, Capabilities, Language, Later, Probe, Sandbox, Spec, Wall, WallState};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How the fake behaves; [`Fake::new`] takes one.
@@ -20,8 +21,10 @@ pub struct Manners {
     pub start_takes: Duration,
     pub close_takes: Duration,
     pub languages: Vec<Language>,
-    /// What `open` fails with.
+    /// What `open` fails with; [`Fake::fail_opens`] changes it.
     pub open_fails: Option<&'static str>,
+    /// What it says that it has.
+    pub interpreters: Vec<(Language, String)>,
 }
 
 impl Default for Manners {
@@ -32,6 +35,7 @@ impl Default for Manners {
             close_takes: Duration::ZERO,
             languages: Language::ALL.to_vec(),
             open_fails: None,
+            interpreters: Vec::new(),
         }
     }
 }
@@ -47,7 +51,12 @@ pub struct Fake {
 struct Ground {
     sandboxes: AtomicUsize,
     programs: AtomicUsize,
-    opened: AtomicUsize,
+    dropped: AtomicUsize,
+    /// The spec of each place that was opened, by its number.
+    opened: watch::Sender<Vec<Spec>>,
+    /// How often `open` was asked, whatever came of it.
+    asked: AtomicUsize,
+    open_fails: Mutex<Option<&'static str>>,
     started: AtomicUsize,
     most_programs: AtomicUsize,
     fell: Mutex<Vec<CancellationToken>>,
@@ -55,12 +64,18 @@ struct Ground {
 
 impl Fake {
     pub fn new(manners: Manners) -> Arc<Fake> {
-        Arc::new(Fake { manners, ground: Arc::default() })
+        let ground = Ground { open_fails: Mutex::new(manners.open_fails), ..Ground::default() };
+        Arc::new(Fake { manners, ground: Arc::new(ground) })
     }
 
     /// Sandboxes that stand now, half-open and half-closed ones included.
     pub fn sandboxes(&self) -> usize {
         self.ground.sandboxes.load(Ordering::SeqCst)
+    }
+
+    /// Sandboxes that were dropped and not closed, half-open ones included.
+    pub fn dropped(&self) -> usize {
+        self.ground.dropped.load(Ordering::SeqCst)
     }
 
     /// Programs that run now.
@@ -70,7 +85,28 @@ impl Fake {
 
     /// Sandboxes that were opened in all.
     pub fn opened(&self) -> usize {
-        self.ground.opened.load(Ordering::SeqCst)
+        self.ground.opened.borrow().len()
+    }
+
+    /// Returns when so many were opened in all.
+    pub async fn until_opened(&self, count: usize) {
+        // It fails only when the sender is gone, which `self` holds.
+        let _ = self.ground.opened.subscribe().wait_for(|opened| opened.len() >= count).await;
+    }
+
+    /// What was asked of the place with this number; a program is told its place's by `place`.
+    pub fn spec_of(&self, number: usize) -> Option<Spec> {
+        self.ground.opened.borrow().get(number).cloned()
+    }
+
+    /// How often `open` was asked, whatever came of it.
+    pub fn asked(&self) -> usize {
+        self.ground.asked.load(Ordering::SeqCst)
+    }
+
+    /// From now on `open` fails with this, or no longer.
+    pub fn fail_opens(&self, why: Option<&'static str>) {
+        *self.ground.open_fails.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     /// Programs that were started in all.
@@ -105,18 +141,27 @@ impl Backend for Fake {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { languages: self.manners.languages.clone(), interpreters: Vec::new(), missing: Vec::new() }
+        Capabilities {
+            languages: self.manners.languages.clone(),
+            interpreters: self.manners.interpreters.clone(),
+            missing: Vec::new(),
+        }
     }
 
     fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>> {
         Box::pin(async move {
-            if let Some(why) = self.manners.open_fails {
+            self.ground.asked.fetch_add(1, Ordering::SeqCst);
+            let fails = *self.ground.open_fails.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(why) = fails {
                 return Err(BackendError::Setup { step: "open".into(), why: why.into() });
             }
             // Counted before it is ready: a half-open place that is left behind must show.
-            let place = place::Place::new(self.ground.clone(), &self.manners, spec);
+            let mut place = place::Place::new(self.ground.clone(), &self.manners, spec);
             tokio::time::sleep(self.manners.open_takes).await;
-            self.ground.opened.fetch_add(1, Ordering::SeqCst);
+            self.ground.opened.send_modify(|opened| {
+                place.number = opened.len();
+                opened.push(spec.clone());
+            });
             Ok(Box::new(place) as Box<dyn Sandbox>)
         })
     }

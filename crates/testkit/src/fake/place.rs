@@ -18,6 +18,9 @@ use super::script::{self, STUCK};
 use super::{Ground, Manners};
 
 pub(super) struct Place {
+    /// Which of all that were opened.
+    pub(super) number: usize,
+    closed: bool,
     ground: Arc<Ground>,
     isolation: Isolation,
     limits: Limits,
@@ -85,6 +88,8 @@ impl Place {
         ground.fell.lock().unwrap_or_else(PoisonError::into_inner).push(fell.clone());
         let wall = || "none: a fake for tests".to_owned();
         Place {
+            number: 0,
+            closed: false,
             ground,
             isolation: Isolation {
                 backend: "fake".into(),
@@ -130,6 +135,7 @@ impl Place {
         let mut env = self.env.clone();
         env.extend(program.env.iter().cloned());
         let stage = script::Stage {
+            place: self.number,
             events,
             stop: stop.clone(),
             fell: self.fell.clone(),
@@ -232,8 +238,9 @@ impl Sandbox for Place {
         !self.fell.is_cancelled()
     }
 
-    fn close(self: Box<Self>) -> Later<'static, ()> {
+    fn close(mut self: Box<Self>) -> Later<'static, ()> {
         Box::pin(async move {
+            self.closed = true;
             self.fell.cancel();
             self.programs.close();
             self.programs.wait().await;
@@ -269,6 +276,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.fell.cancel();
         self.ground.sandboxes.fetch_sub(1, Ordering::SeqCst);
+        if !self.closed {
+            self.ground.dropped.fetch_add(1, Ordering::SeqCst);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `flood N`, `flood`| N bytes of `x` on stdout, or without end                                |
 //! | `stdin`           | prints what it is given, as it comes                                    |
 //! | `env NAME`        | prints a variable                                                       |
+//! | `place`           | prints the number of its sandbox: how many were opened before it        |
 //! | `write PATH X`, `cat PATH` | a file of the sandbox                                          |
 //! | `sleep MS`        | waits, by tokio's clock; a SIGINT ends a cell or program there with 130 |
 //! | `doze MS`         | waits, and no signal is heeded                                          |
@@ -35,6 +36,7 @@ pub const USAGE: Usage = Usage { cpu_ms: 3, memory_peak_bytes: 5 << 20 };
 const CHUNK: usize = 4096;
 
 pub(super) struct Stage {
+    pub(super) place: usize,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) stop: CancellationToken,
     pub(super) fell: CancellationToken,
@@ -130,6 +132,7 @@ async fn acts(text: &str, stage: &Stage) -> End {
                 let value = stage.env.iter().rev().find(|(name, _)| name == rest).map_or("", |(_, value)| value);
                 stage.say(Stream::Stdout, format!("{value}\n")).await;
             }
+            "place" => stage.say(Stream::Stdout, format!("{}\n", stage.place)).await,
             "write" => {
                 let (path, content) = rest.split_once(' ').unwrap_or((rest, ""));
                 stage.files.put(path, content.into());

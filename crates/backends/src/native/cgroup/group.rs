@@ -86,6 +86,16 @@ impl Group {
         self.entrances.iter().map(|fd| fd.as_fd())
     }
 
+    /// For another process to go in: what it writes "0" to.
+    pub(in super::super) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+        let door = match self.entry {
+            CgroupEntry::JoinTasks => "tasks",
+            CgroupEntry::BornInto => "cgroup.procs",
+        };
+        let open = |directory: &PathBuf| OpenOptions::new().write(true).open(directory.join(door)).map(OwnedFd::from);
+        self.directories.iter().map(open).collect()
+    }
+
     /// Closes the entrances, once the sandbox is in.
     pub(in super::super) fn entered(mut self) -> Group {
         self.entrances = Vec::new();

@@ -16,6 +16,7 @@
   const CONTROL = 3;
   const SHOWS_MAX = 64;
   const CODE_MAX = 16 << 20;
+  const READ_SIZE = 16 << 10;
   const IMPORTER = '$mport'; // The transpiler writes this name: as long as `import`, so that columns stay right.
   const TRANSPILE = process.env.BELLJAR_TRANSPILE || '/belljar/transpile';
   const MainPromise = global.Promise,
@@ -91,7 +92,11 @@
     // With an inspector there, Node's console tells it of every call, which doubles the price of a line.
     for (const name of Object.keys(console)) {
       const own = console.Console && console.Console.prototype[name];
-      if (typeof own === 'function' && console[name] === consoleMethods[name]) console[name] = own.bind(console);
+      if (typeof own !== 'function' || console[name] !== consoleMethods[name]) continue;
+      const bound = own.bind(console);
+      for (const key of ['name', 'length'])
+        Reflect.defineProperty(bound, key, Reflect.getOwnPropertyDescriptor(console[name], key));
+      console[name] = bound;
     }
   }
   function post(method, parameters, answered) {
@@ -433,24 +438,22 @@
     }
   }
 
-  // The next `run`; ends the process at the end of the socket.
+  // The next message; ends the process at the end of the socket. What came with it is kept for whoever reads on.
+  let kept = Buffer.alloc(0);
   function next() {
-    const fill = (bytes, from, to) => {
-      for (let at = from; at < to;) {
-        const got = readSync(CONTROL, bytes, at, to - at, null);
-        if (got === 0) process.reallyExit(0);
-        at += got;
-      }
-    };
-    const header = Buffer.alloc(128);
-    let length = 0;
-    do fill(header, length, ++length);
-    while (header[length - 1] !== 10 && length < 128);
-    const [word, size, language, last] = header.toString('latin1', 0, length - 1).split(' ');
-    if (word !== 'run') return next();
+    const read = (bytes, from) => readSync(CONTROL, bytes, from, bytes.length - from, null) || process.reallyExit(0);
+    let chunk = kept;
+    while (!chunk.includes(10)) {
+      const more = Buffer.alloc(READ_SIZE);
+      chunk = Buffer.concat([chunk, more.subarray(0, read(more, 0))]);
+    }
+    const end = chunk.indexOf(10) + 1;
+    const [word, size, language, last] = chunk.toString('latin1', 0, end - 1).split(' ');
     const code = Buffer.alloc(Number(size));
-    fill(code, 0, code.length);
-    return { code: code.toString(), language, last: last === '1' };
+    let got = chunk.copy(code, 0, end);
+    kept = chunk.subarray(end + got);
+    while (got < code.length) got += read(code, got);
+    return { word, code: code.toString(), language, last: last === '1' };
   }
 
   // From here on the process ends when a script's process would, and says `done` then.
@@ -525,8 +528,23 @@
     },
   ]);
 
+  // Where the kernel waits for its first cell there is time to do once what the cell will: streams, functions and regular
+  // expressions are made when they are first used, which takes longer than all the rest. Nothing of it is seen by cells.
+  function warm(language) {
+    for (const name of ['stdout', 'stderr']) process[name].write('');
+    const nowhere = { write: () => true, on() {}, once() {}, removeListener() {}, listenerCount: () => 0 };
+    new console.Console({ stdout: nowhere, stderr: nowhere }).log('%s', 1, { a: [1, 'a'] });
+    connect();
+    shown().bundle({ a: 1 });
+    shown().bundleText({ data: {} });
+    shown().errorText(shown().errorOf(new global.Error('none')));
+    evaluate(0, language, language === 'typescript' ? 'undefined as undefined' : 'undefined', () => {});
+  }
+
+  let first = next();
+  if (first.word === 'wait') warm(first.language);
   write('ready', String(pid));
-  const first = next();
+  while (first.word !== 'run') first = next();
   if (first.last) return runLast(first, 1);
   live = true;
 
@@ -579,7 +597,7 @@
   const worker = new Worker(parts.worker, {
     eval: true,
     execArgv: [],
-    workerData: { first, control: CONTROL, cancelled },
+    workerData: { first, control: CONTROL, cancelled, kept },
   });
   const { postMessage } = Worker.prototype;
   const tell = (message) => Reflect.apply(postMessage, worker, [message]);

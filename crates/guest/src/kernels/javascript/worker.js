@@ -123,3 +123,4 @@ socket.on('data', take);
 socket.on('end', die);
 socket.on('error', die);
 run(workerData.first);
+take(Buffer.from(workerData.kept));

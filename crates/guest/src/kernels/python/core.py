@@ -11,6 +11,8 @@ cells = {}
 number = flags = running = 0
 # IPython's, if it has been started.
 shell = None
+# Whether exit handlers, so many, make the end of the only cell more than the common one. A zygote knows better.
+busy = bool
 
 
 def load(part):
@@ -91,14 +93,8 @@ def flush():
             pass
 
 
-def serve():
-    global control, received, number, running, guarded
-    # Nothing here is to be interrupted but the cell.
-    _signal.signal(2, _signal.SIG_IGN)
-    # Out of the way of code that counts descriptors from 3, and of what it closes.
-    control = min(posix.sysconf("SC_OPEN_MAX"), 1000) - 8
-    for fd in 3, 0, 1, 2: posix.dup2(fd, control + (fd + 1 & 3), False)
-    posix.close(3)
+def arrange():
+    # The interpreter as the code is to find it.
     if sys.path[:1] != [""]: sys.path.insert(0, "")
     sys.argv[:] = ["main.py"]
     # One write for each line, whether Python was started with -u or not.
@@ -107,6 +103,18 @@ def serve():
     del names["boot"]
     builtins.display = display
     sys.meta_path.insert(0, type(sys.implementation)(find_spec=seek))
+
+
+def serve():
+    global control, received
+    # Nothing here is to be interrupted but the cell.
+    _signal.signal(2, _signal.SIG_IGN)
+    # Out of the way of code that counts descriptors from 3, and of what it closes.
+    control = min(posix.sysconf("SC_OPEN_MAX"), 1000) - 8
+    for fd in 3, 0, 1, 2: posix.dup2(fd, control + (fd + 1 & 3), False)
+    posix.close(3)
+    # A zygote has done so.
+    if "boot" in names: arrange()
     posix.write(control, b"ready %d\n%d" % (len(str(pid)), pid))
     received = posix.read(control, 1 << 16)
     header, line, text = received.partition(b"\n")
@@ -114,14 +122,25 @@ def serve():
     if header[3:] != [b"1"] or len(text) != int(header[1]):
         load("live")
         return serve_cells()
+    only(text.decode("utf-8", "replace"))
+    # Until the guest has seen what was used, and hangs up.
+    posix.read(control, 1)
+    posix._exit(0)
+
+
+def only(text):
     # The only cell. Where it leaves nothing behind, this is all of it; else kernel.py takes over.
+    global number, running, guarded
     number = 1
-    cells["<cell 1>"] = text = text.decode("utf-8", "replace")
+    cells["<cell 1>"] = text
     error = None
     try:
         try:
             running = True
             _signal.signal(2, _signal.default_int_handler)
+            if "linecache" in sys.modules:
+                load("source")
+                remember("<cell 1>", text)
             perform(text, "<cell 1>")
         except BaseException as raised:
             error = raised
@@ -134,8 +153,8 @@ def serve():
     sys.setprofile(None)
     sys.settrace(None)
     ends = sys.modules.get("atexit")
-    if (error is not None or "kernel" not in parts or posix.getpid() != pid or _thread._count()
-            or ends and ends._ncallbacks()):
+    if (error is not None or posix.getpid() != pid or _thread._count() or ends and busy(ends._ncallbacks())
+            or "kernel" not in parts and (shows or pending or "loop" not in parts)):
         load("live")
         return take_over(error)
     # As at the end of a script: files that were left open are written, and finalizers run.
@@ -146,6 +165,3 @@ def serve():
         gc.collect()
     flush()
     posix.write(control, b"done 1\n0")
-    # Until the guest has seen what was used, and hangs up.
-    posix.read(control, 1)
-    posix._exit(0)

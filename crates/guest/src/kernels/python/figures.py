@@ -36,7 +36,7 @@ def figure_of(figure):
     except Exception:
         pass
     figure.stale = False
-    shown[id(figure)] = figure
+    if figures_open(): shown[id(figure)] = figure
     return data, {}
 
 
@@ -57,19 +57,6 @@ def show_figures():
         finally:
             managers.Gcf.destroy(manager)
     shown.clear()
-
-
-def prepare_pyplot(pyplot):
-    def show(*arguments, **options):
-        show_figures()
-
-    pyplot.show = show
-    base = module("matplotlib.backend_bases").FigureManagerBase
-
-    def show_one(self):
-        publish("show", *figure_of(self.canvas.figure))
-
-    base.show = show_one
 
 
 def plotly_of(figure):

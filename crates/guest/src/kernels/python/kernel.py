@@ -7,6 +7,12 @@ shows = pending = owed = 0
 aside = None
 
 
+def code_of(part):
+    text = parts[part]
+    # A zygote has compiled them all.
+    return compile(text, "<belljar " + part + ">", "exec", 0, True) if type(text) is str else text
+
+
 def guard(function, *arguments):
     # Runs what must not be interrupted; an interrupt that came meanwhile is raised after it.
     global guarded, owed
@@ -22,7 +28,7 @@ def guard(function, *arguments):
 
 
 def load_now(part):
-    exec(compile(parts[part], "<belljar " + part + ">", "exec", 0, True), globals())
+    exec(code_of(part), globals())
     parts.pop(part, None)
 
 
@@ -94,7 +100,7 @@ def conclude(error, last):
     if error is not None or posix.getpid() != pid:
         load("errors")
         if posix.getpid() != pid: leave(error)
-    if shows or "matplotlib.pyplot" in sys.modules:
+    if shows or figures_open():
         load("values")
         error = last_shows(error)
     if error is not None: code = tell_error(error)
@@ -103,6 +109,15 @@ def conclude(error, last):
         return end(code)
     after()
     return code
+
+
+def figures_open():
+    # Of those that pyplot keeps.
+    keeper = sys.modules.get("matplotlib._pylab_helpers")
+    try:
+        return bool(keeper and keeper.Gcf.figs)
+    except Exception:
+        return True
 
 
 def take(size):

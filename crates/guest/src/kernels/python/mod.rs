@@ -1,5 +1,6 @@
 //! Python: as a program, a driver of a few lines reads the code from a descriptor and runs it as `__main__`; as a kernel,
-//! the larger one beside it runs cells.
+//! the larger one beside it runs cells; as a zygote, that one waits in an interpreter that has loaded what its environment
+//! has, to be forked into sandboxes.
 //!
 //! `-c` with the code itself would need no driver, but then a traceback has no source lines before Python 3.13.
 
@@ -33,9 +34,29 @@ const PARTS: [(&str, &str); 17] = [
     ("ipython", include_str!("ipython.py")),
 ];
 
-/// Each part after a NUL and its name on a line of its own. Only the first is compiled at every start.
+/// What a zygote has besides. The first is here since a fork may have to be started after all.
+const ZYGOTE_PARTS: [(&str, &str); 7] = [
+    ("boot", BOOT),
+    ("zygote", include_str!("zygote.py")),
+    ("watch", include_str!("watch.py")),
+    ("preload", include_str!("preload.py")),
+    ("warm", include_str!("warm.py")),
+    ("forked", include_str!("forked.py")),
+    ("resident", include_str!("resident.py")),
+];
+
 pub(super) fn driver() -> Driver {
-    let library = PARTS.iter().map(|(name, text)| format!("\0{name}\n{text}")).collect();
+    assembled(&PARTS)
+}
+
+/// The same, with one more argument to come: the path of the native module that forks.
+pub(super) fn zygote() -> Driver {
+    assembled(&[PARTS.as_slice(), &ZYGOTE_PARTS].concat())
+}
+
+/// Each part after a NUL and its name on a line of its own. Only the first is compiled at every start.
+fn assembled(parts: &[(&str, &str)]) -> Driver {
+    let library = parts.iter().map(|(name, text)| format!("\0{name}\n{text}")).collect();
     // Not `-u`: the driver has its streams written line by line.
     Driver { arguments: vec!["-X", "utf8", "-c", BOOT], library }
 }
@@ -49,15 +70,16 @@ pub(super) fn invocation(code: String) -> Invocation {
 
 #[cfg(test)]
 mod tests {
-    use super::PARTS;
+    use super::{PARTS, ZYGOTE_PARTS};
 
     #[test]
     fn no_part_of_the_driver_is_left_out() {
-        let alone = ["boot", "once", "failed"];
+        let alone = ["once", "failed"];
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/python")).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if let Some(name) = name.strip_suffix(".py") {
-                assert!(alone.contains(&name) || PARTS.iter().any(|(part, _)| *part == name), "{name}.py");
+                let known = PARTS.iter().chain(&ZYGOTE_PARTS).any(|(part, _)| *part == name);
+                assert!(known || alone.contains(&name), "{name}.py");
             }
         }
     }

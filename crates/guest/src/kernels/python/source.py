@@ -20,6 +20,7 @@ def parse(text, name):
     last = body.pop() if body and isinstance(body[-1], _ast.Expr) and not quiet(text, body[-1]) else None
     head = compile(tree, name, "exec", flags | 0x2000, True) if body else None
     if head and "__future__" in text:
+        load("live")
         import __future__
         for feature in __future__.all_feature_names:
             hidden[feature] = getattr(__future__, feature)
@@ -88,10 +89,20 @@ def prepare(name, module):
     if name == "linecache":
         for each, text in cells.items(): remember(each, text)
     elif name == "matplotlib.pyplot":
-        load("figures")
-        prepare_pyplot(module)
+        module.show = show_pyplot
+        sys.modules["matplotlib.backend_bases"].FigureManagerBase.show = show_manager
     else:
         module.show = show_plotly
+
+
+def show_pyplot(*arguments, **options):
+    load("figures")
+    show_figures()
+
+
+def show_manager(self):
+    load("figures")
+    publish("show", *figure_of(self.canvas.figure))
 
 
 def show_plotly(figure, *arguments, **options):

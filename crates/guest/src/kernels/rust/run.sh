@@ -4,16 +4,37 @@
 # that the package is copied as links into a directory of ours, so that nothing is written in its own.
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/belljar
 run=$cache/run/$$
-# A program is its shell's process, and its directory has that number: the others' are no longer needed.
-for old in "$cache"/run/*; do
-    [ -d "/proc/${old##*/}" ] && [ "$old" != "$run" ] || rm -rf "$old"
-done
-mkdir -p "$run" && cat <&3 >"$run/main.rs" || exit 1
+code=$(cat <&3; echo .)
 exec 3<&-
+code=${code%.}
+
+rustc=$1 cargo=${1%/*}/cargo linker=
+package=$PWD
+while [ -n "$package" ] && [ ! -f "$package/Cargo.toml" ]; do package=${package%/*}; done
+if [ -n "$package" ]; then
+    [ -x "$cargo" ] && grep -q '^[[:space:]]*\[package\]' "$package/Cargo.toml" || package=
+fi
+# What a program without a package is made of is its code and its environment, but for included files.
+key=
+case $code in
+*include* | *path*) ;;
+*) [ -n "$package" ] || key="rust $(export -p) $code" ;;
+esac
+
+# A program is its shell's process, and its directory has that number: the others' are no longer needed, but for one that
+# was compiled from the same.
+[ ! -e "$run" ] || rm -rf "$run"
+for old in "$cache"/run/*; do
+    [ ! -d "/proc/${old##*/}" ] || continue
+    [ -n "$key" ] && [ ! -e "$run" ] && [ -f "$old/key" ] && [ "$(cat "$old/key"; echo .)" = "$key." ] &&
+        mv "$old" "$run" 2>/dev/null || rm -rf "$old"
+done
+[ ! -x "$run/main" ] || exec "$run/main"
+mkdir -p "$run" && printf %s "$code" >"$run/main.rs" || exit 1
 
 # $1 is the edition.
 compile() {
-    (cd "$run" && exec "$rustc" --edition "$1" -A warnings -C debuginfo=0 -C "incremental=$cache/rust" $linker \
+    (cd "$run" && exec "$rustc" --edition "$1" -A warnings -C debuginfo=0 -C "incremental=$cache/rust" $linker $dynamic \
         -o main main.rs) </dev/null >"$run/log" 2>&1
 }
 
@@ -32,11 +53,19 @@ compile_in_package() {
         cp "$cache/cargo/debug/examples/main" "$run/main"
 }
 
-rustc=$1 cargo=${1%/*}/cargo linker=
 command -v mold >/dev/null 2>&1 && linker='-C link-arg=-fuse-ld=mold'
-package=$PWD
-while [ -n "$package" ] && [ ! -f "$package/Cargo.toml" ]; do package=${package%/*}; done
-if [ -n "$package" ] && [ -x "$cargo" ] && grep -q '^[[:space:]]*\[package\]' "$package/Cargo.toml"; then
+# The library as it lies beside the compiler is not copied into the program: a quarter of a small one's time. It brings its
+# own allocator, and does not fit what is no ordinary program. Where there are several, they are for several machines.
+dynamic=
+set -- "${rustc%/bin/rustc}"/lib/rustlib/*/lib/libstd-*.so
+case $code in
+*allocator* | *no_std* | *no_main* | *crate_type* | *'extern crate'*) ;;
+*) case $#${1%/*} in
+    1*[[:space:],]*) ;;
+    1*) [ ! -f "$1" ] || dynamic="-C prefer-dynamic -C link-arg=-Wl,-rpath,${1%/*}" ;;
+    esac ;;
+esac
+if [ -n "$package" ]; then
     mirror=$cache/mirror/$(printf %s "$package" | tr / %)
     mkdir -p "$mirror" || exit 1
     (cd "$mirror" && { flock 9 2>/dev/null || :; } && compile_in_package) 9>"$mirror.lock" >"$run/log" 2>&1
@@ -45,4 +74,5 @@ elif ! compile 2024; then
     ! grep -q 'edition 2024 is unstable\|argument for .--edition' "$run/log" || compile 2021
 fi
 [ -x "$run/main" ] || { cat "$run/log" >&2; exit 1; }
+[ -z "$key" ] || printf %s "$key" >"$run/key"
 exec "$run/main"

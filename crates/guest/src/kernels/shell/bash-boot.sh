@@ -1,1 +1,1 @@
-IFS= read -r -d $'\1' -u 4 __belljar_text; eval "$__belljar_text"; case $__belljar_active in once) (builtin eval "$__belljar_code") 3>&-; __belljar_was=$?; __belljar_once ;; *) builtin eval "$__belljar_loop" ;; esac
+IFS= read -r -d $'\1' -u 4 __belljar_text; IFS= read -r -d '' -u 4 __belljar_live; eval "$__belljar_text"; : bash; case ${__belljar_active-} in first) builtin eval "$__belljar_loop" ;; '') builtin eval -- "$BASH_EXECUTION_STRING" ;; *) builtin eval -- "$BASH_EXECUTION_STRING" 3>&-; __belljar_over $? ;; esac

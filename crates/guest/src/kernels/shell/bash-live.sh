@@ -5,10 +5,12 @@
 # the process alive: from then on a DEBUG trap makes every function return, every loop break and every command be
 # skipped, until __belljar_next is reached. What bash itself ends the shell for (set -e, set -u, ${x:?}) meets the EXIT
 # trap, which carries the state over into a new bash in the same process.
-shopt -s expand_aliases
 __belljar_cell=0 __belljar_stop= __belljar_was=0 __belljar_told= __belljar_functions= __belljar_seen= __belljar_options=
 __belljar_boot='IFS= read -r -d "" -u 4 __belljar_text; exec 4<&-; eval "$__belljar_text"; '
 __belljar_boot+='builtin eval "$__belljar_loop"'
+
+__belljar_interrupted='{"error":{"name":"Interrupted","value":"the cell was interrupted",'\
+'"traceback":"Interrupted: the cell was interrupted"}}'
 
 # The user's names: variables and functions that were not there at the start. No fork but where functions may be new.
 # Names that begin with _ are not told, so those of the driver and its functions begin with it. Looking takes longer
@@ -158,8 +160,7 @@ __belljar_before=${__belljar_before//[[:space:]]/ }
 # Loops around the loop, since a break may reach out of the cell: `for ((;;))` does not always use one up. All in one
 # line, for the count of lines.
 __belljar_on() { return 0; }
-__belljar_loop='while { __belljar_next; } 2> /dev/null; do builtin eval "$__belljar_code" 3>&-; done'
+__belljar_loop='while { __belljar_next; } 2> /dev/null; do builtin eval -- "$__belljar_code" 3>&-; done'
 for __belljar_word in {1..60}; do __belljar_loop="while __belljar_on; do $__belljar_loop; done"; done
 __belljar_loop+='; builtin eval "$__belljar_loop"'
 unset __belljar_word
-__belljar_begin

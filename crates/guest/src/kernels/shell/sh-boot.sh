@@ -1,1 +1,1 @@
-__belljar_text=$(cat <&4); exec 4<&-; eval "$__belljar_text"
+__belljar_text=$(cat <&4); exec 4<&-; eval "$__belljar_text"; eval "$__belljar_code"

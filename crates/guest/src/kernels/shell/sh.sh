@@ -1,5 +1,6 @@
 # The shell driver for a POSIX shell, where there is no bash. Variables, functions and the folder live on between cells.
 # `exit`, set -e, a syntax error and an interrupt end the cell as they should, and the shell with it: the state is lost.
+# A first cell that is the last is left to the boot text, in a shell without a driver: how the process ends is how it does.
 unset __belljar_text
 __belljar_cells=0
 __belljar_record='{"error":{"name":"Interrupted","value":"the cell was interrupted",'\
@@ -35,8 +36,12 @@ while :; do
   __belljar_code=${__belljar_code%.}
   __belljar_active=1
   if [ "$__belljar_one" = 1 ] && [ "$__belljar_cells" = 0 ]; then
-    (trap - INT EXIT; eval "$__belljar_code") 3>&-
-    exit $?
+    exec 3>&-
+    trap - INT EXIT
+    unset -f __belljar_say __belljar_interrupted __belljar_end
+    unset -v __belljar_cells __belljar_record __belljar_active __belljar_word __belljar_length __belljar_language \
+      __belljar_one
+    break
   fi
   __belljar_cells=1
   eval "$__belljar_code" 3>&-

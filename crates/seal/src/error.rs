@@ -3,15 +3,15 @@
 use rustix::io::Errno;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) step: String,
-    pub(crate) errno: i32,
+pub struct Failure {
+    pub step: String,
+    pub errno: i32,
 }
 
-pub(crate) type Outcome<T> = Result<T, Failure>;
+pub type Outcome<T> = Result<T, Failure>;
 
 /// Names the step that a kernel call belongs to.
-pub(crate) trait At<T> {
+pub trait At<T> {
     fn at(self, step: &str) -> Outcome<T>;
 }
 

@@ -2,10 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use belljar_core::wire::Open;
+use belljar_core::wire::Bounds;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    Scope,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{
@@ -14,22 +13,33 @@ use rustix::thread::{
 };
 
 use crate::error::{At, Failure, Outcome};
-use crate::root::WRITABLE;
-use crate::seccomp::Finish;
+use crate::seccomp::Filter;
 use crate::sys;
 
-/// Seals this process and all that it will ever start. After this, no call can take anything back.
-pub(crate) fn seal(open: &Open, landlock_abi: u32, finish: &Finish) -> Outcome<()> {
-    limits(open)?;
-    drop_capabilities()?;
-    set_no_new_privs(true).at("no_new_privs")?;
-    if landlock_abi > 0 {
-        landlock().map_err(|_| Failure { step: "landlock".to_owned(), errno: libc::EINVAL })?;
-    }
-    finish.install()
+/// Directories of a sandbox that it mounts its own file system on, with their modes.
+pub const WRITABLE: [(&str, u32); 5] =
+    [("workspace", 0o755), ("tmp", 0o1777), ("var/tmp", 0o1777), ("home/agent", 0o755), ("dev/shm", 0o1777)];
+
+/// Whether a sandbox has landlock: this kernel may have none that is of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Landlock {
+    Up,
+    None,
 }
 
-fn limits(open: &Open) -> Outcome<()> {
+/// Seals this process, whose working directory is its root, and all that it will ever start. After this, no call can take
+/// anything back.
+pub fn seal(bounds: &Bounds, landlock: Landlock, last: &Filter) -> Outcome<()> {
+    limits(bounds)?;
+    drop_capabilities()?;
+    set_no_new_privs(true).at("no_new_privs")?;
+    if landlock == Landlock::Up {
+        restrict_paths().map_err(|_| Failure { step: "landlock".to_owned(), errno: libc::EINVAL })?;
+    }
+    last.install()
+}
+
+pub fn limits(bounds: &Bounds) -> Outcome<()> {
     let mut limits = vec![
         // Not 0: a host that pipes core dumps to a program of its own heeds only this value, and 1 fits no core.
         (libc::RLIMIT_CORE, 1),
@@ -38,10 +48,10 @@ fn limits(open: &Open) -> Outcome<()> {
         (libc::RLIMIT_NICE, 0),
         (libc::RLIMIT_RTPRIO, 0),
         (libc::RLIMIT_SIGPENDING, 1024),
-        (libc::RLIMIT_NOFILE, u64::from(open.open_files)),
-        (libc::RLIMIT_NPROC, u64::from(open.processes)),
+        (libc::RLIMIT_NOFILE, u64::from(bounds.open_files)),
+        (libc::RLIMIT_NPROC, u64::from(bounds.processes)),
     ];
-    if let Some(data_bytes) = open.data_bytes {
+    if let Some(data_bytes) = bounds.data_bytes {
         // Not RLIMIT_AS: WebAssembly and garbage collectors reserve far more than they use.
         limits.push((libc::RLIMIT_DATA, data_bytes));
     }
@@ -51,7 +61,8 @@ fn limits(open: &Open) -> Outcome<()> {
     Ok(())
 }
 
-fn drop_capabilities() -> Outcome<()> {
+/// Gives up all capabilities, for good.
+pub fn drop_capabilities() -> Outcome<()> {
     for (_, capability) in CapabilitySet::all().iter_names() {
         match remove_capability_from_bounding_set(capability) {
             // A kernel older than our list of capabilities.
@@ -65,17 +76,18 @@ fn drop_capabilities() -> Outcome<()> {
         .at("dropping capabilities")
 }
 
+/// The newest that the crate knows; it falls back to what the kernel has, which the jail tells the backend.
+const NEWEST: ABI = ABI::V6;
+
 /// A second wall behind the mounts: everything may be read and run, only the sandbox's own places and the harmless
-/// devices written; signals and abstract sockets stay inside.
-fn landlock() -> Result<(), Box<dyn std::error::Error>> {
-    // The newest the crate knows; it falls back to what the kernel has, which `Ready` told the backend.
-    let abi = ABI::V6;
-    let all = AccessFs::from_all(abi);
-    let read = AccessFs::from_read(abi);
+/// devices written. Not its scopes for signals and abstract sockets: what a zygote has forked into a sandbox and what the
+/// guest has started there are two domains, and have to reach each other.
+fn restrict_paths() -> Result<(), Box<dyn std::error::Error>> {
+    let all = AccessFs::from_all(NEWEST);
+    let read = AccessFs::from_read(NEWEST);
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
-        .scope(Scope::from_all(abi))?
         .create()?
         .add_rule(beneath("/", read)?)?
         .add_rule(beneath("/proc", read | AccessFs::WriteFile | AccessFs::Truncate)?)?;

@@ -11,6 +11,8 @@
 //! | finish  | sandbox        | EPERM to the calls that made it                                                   |
 //! | clone3  | sandbox        | ENOSYS, upon which every C library uses clone, whose flags a filter can see       |
 //!
+//! A zygote has them all but for `setns`, which its forks lose when they have entered their sandbox.
+//!//!
 //! Of several errors the kernel returns the one of the filter installed last. Another architecture than the machine's
 //! own, such as 32-bit calls on x86_64, ends the process; x32 numbers are simply not on the list.
 
@@ -29,30 +31,41 @@ const ENOSYS: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
 const EPERM: SeccompAction = SeccompAction::Errno(libc::EPERM as u32);
 
 /// Puts the long filters on this process and all that it will start.
-pub(crate) fn restrict_jail() -> Outcome<()> {
+pub fn restrict_jail() -> Outcome<()> {
     install(&program(allowed()?, ENOSYS, SeccompAction::Allow)?)?;
     install(&program(refused()?, SeccompAction::Allow, EPERM)?)
 }
 
-/// What each sandbox adds to the filters it inherits. Compiled once.
+/// What a process adds to the filters that it inherits. Compiled once.
 #[derive(Debug)]
-pub(crate) struct Finish {
-    making: BpfProgram,
-    clone3: BpfProgram,
-}
+pub struct Filter(Vec<BpfProgram>);
 
-impl Finish {
-    pub(crate) fn compile() -> Outcome<Finish> {
-        let clone3 = Rules::from([(libc::SYS_clone3, Vec::new())]);
-        Ok(Finish {
-            making: program(unconditional(MAKING), SeccompAction::Allow, EPERM)?,
-            clone3: program(clone3, SeccompAction::Allow, ENOSYS)?,
-        })
+impl Filter {
+    /// For a sandbox's first process.
+    pub fn sandbox() -> Outcome<Filter> {
+        Filter::new(&[MAKING, ENTERING].concat(), &[libc::SYS_clone3])
     }
 
-    pub(crate) fn install(&self) -> Outcome<()> {
-        install(&self.making)?;
-        install(&self.clone3)
+    /// For a zygote.
+    pub fn zygote() -> Outcome<Filter> {
+        Filter::new(MAKING, &[libc::SYS_clone3])
+    }
+
+    /// For what a zygote has forked: with the one above it makes the sandbox's.
+    pub fn forked() -> Outcome<Filter> {
+        Filter::new(ENTERING, &[])
+    }
+
+    fn new(refused: &[i64], unknown: &[i64]) -> Outcome<Filter> {
+        let mut programs = vec![program(unconditional(refused), SeccompAction::Allow, EPERM)?];
+        if !unknown.is_empty() {
+            programs.push(program(unconditional(unknown), SeccompAction::Allow, ENOSYS)?);
+        }
+        Ok(Filter(programs))
+    }
+
+    pub fn install(&self) -> Outcome<()> {
+        self.0.iter().try_for_each(install)
     }
 }
 
@@ -79,6 +92,7 @@ fn allowed() -> Outcome<Rules> {
     let mut rules = unconditional(ALLOWED);
     rules.extend(unconditional(LEGACY));
     rules.extend(unconditional(MAKING));
+    rules.extend(unconditional(ENTERING));
     rules.insert(libc::SYS_clone3, Vec::new());
 
     // No new namespaces: with one of one's own, a process has every capability over much of the kernel.
@@ -192,12 +206,15 @@ macro_rules! calls {
 /// What making a sandbox takes besides the list, and `clone3`. Gone once it is made.
 const MAKING: &[i64] = calls![SYS_mount SYS_pivot_root SYS_sethostname SYS_umount2 SYS_unshare];
 
+/// What entering one takes.
+const ENTERING: &[i64] = calls![SYS_setns];
+
 const REFUSED: &[i64] = calls![
     SYS_acct SYS_add_key SYS_bpf SYS_chroot SYS_clock_settime SYS_delete_module SYS_fanotify_init SYS_finit_module
     SYS_fsmount SYS_fsopen SYS_init_module SYS_kcmp SYS_kexec_load SYS_keyctl SYS_mount_setattr SYS_move_mount
     SYS_name_to_handle_at SYS_open_by_handle_at SYS_open_tree SYS_perf_event_open SYS_pidfd_getfd
     SYS_process_vm_readv SYS_process_vm_writev SYS_ptrace SYS_quotactl SYS_reboot SYS_request_key SYS_setdomainname
-    SYS_setns SYS_settimeofday SYS_swapoff SYS_swapon SYS_syslog SYS_userfaultfd SYS_vhangup
+    SYS_settimeofday SYS_swapoff SYS_swapon SYS_syslog SYS_userfaultfd SYS_vhangup
 ];
 
 /// Not here though harmless by their looks: inotify, whose watches on the shared root show what the host and other
@@ -255,7 +272,9 @@ mod tests {
     fn the_filters_compile() {
         program(allowed().unwrap(), ENOSYS, SeccompAction::Allow).unwrap();
         program(refused().unwrap(), SeccompAction::Allow, EPERM).unwrap();
-        Finish::compile().unwrap();
+        for filter in [Filter::sandbox(), Filter::zygote(), Filter::forked()] {
+            filter.unwrap();
+        }
     }
 
     #[test]
@@ -268,7 +287,7 @@ mod tests {
 
     #[test]
     fn what_makes_a_sandbox_is_not_on_the_list_that_stays() {
-        for call in MAKING.iter().chain(&[libc::SYS_clone3]) {
+        for call in MAKING.iter().chain(ENTERING).chain(&[libc::SYS_clone3]) {
             assert!(!ALLOWED.contains(call) && !LEGACY.contains(call), "system call {call}");
         }
     }
