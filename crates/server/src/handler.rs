@@ -205,7 +205,9 @@ impl ServerHandler for Handler {
             patience: self.surface.yield_after,
             departure: departure.clone(),
         };
-        self.unless_cancelled(&context, &departure, async {
+        // Boxed, as those below: the protocol library moves a request's future several times on its way to its task, and
+        // this one is tens of kilobytes.
+        let answering = Box::pin(async {
             let answer = match self.profile {
                 Some(profile) => profile.call(&request.name, call, &self.memory).await,
                 None => tools::call(&request.name, call).await,
@@ -214,8 +216,8 @@ impl ServerHandler for Handler {
                 let known: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_ref()).collect();
                 ErrorData::invalid_params(format!("unknown tool; use one of: {}", known.join(", ")), None)
             })
-        })
-        .await
+        });
+        self.unless_cancelled(&context, &departure, answering).await
     }
 
     async fn list_resources(
@@ -233,7 +235,7 @@ impl ServerHandler for Handler {
             }
             Ok(listed)
         };
-        self.unless_cancelled(&context, &Departure::default(), list).await
+        self.unless_cancelled(&context, &Departure::default(), Box::pin(list)).await
     }
 
     async fn list_resource_templates(
@@ -261,7 +263,7 @@ impl ServerHandler for Handler {
             }
             resources::read(&self.engine, &who, &request.uri).await
         };
-        self.unless_cancelled(&context, &Departure::default(), read).await.map(ReadResourceResponse::from)
+        self.unless_cancelled(&context, &Departure::default(), Box::pin(read)).await.map(ReadResourceResponse::from)
     }
 
     async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
@@ -304,7 +306,7 @@ impl ServerHandler for Handler {
         let request = context.request_context();
         let who = self.caller(request)?;
         let listening = self.subscriptions.listen(&self.engine, who, context.accepted(), context.sink().clone());
-        self.unless_cancelled(request, &Departure::default(), listening).await
+        self.unless_cancelled(request, &Departure::default(), Box::pin(listening)).await
     }
 
     /// rmcp answers with an empty list, though we offer no prompts.

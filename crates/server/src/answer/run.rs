@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use belljar_core::{Ending, Limit, State, Stream};
 use belljar_engine::{Bundle, JobView, Lost, Run};
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::on_new_line;
@@ -132,7 +133,7 @@ pub(crate) fn ran(told: &Told<'_>) -> CallToolResult {
     structured.insert("truncated".into(), (stdout.cut || stderr.cut || cut_by_limit).into());
 
     for bulky in ["shown", "files", "result"] {
-        if Value::Object(structured.clone()).to_string().len() > STRUCTURED_BYTES_MAX {
+        if structured.contains_key(bulky) && written_bytes(&structured) > STRUCTURED_BYTES_MAX {
             structured.remove(bulky);
         }
     }
@@ -180,6 +181,24 @@ pub(crate) fn ran(told: &Told<'_>) -> CallToolResult {
     answer.structured_content = Some(Value::Object(structured));
     answer.is_error = Some(!report.ending.is_success());
     answer
+}
+
+/// How long something is as JSON, without writing it anywhere.
+fn written_bytes(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // What cannot be written is not sent either.
+    serde_json::to_writer(&mut count, value).map_or(usize::MAX, |()| count.0)
 }
 
 /// A run that goes on as a job, and what it printed so far.
