@@ -58,7 +58,7 @@ pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Run(run) => run.execute(arguments.backend),
         Command::Doctor(doctor) => doctor.execute(arguments.backend),
         Command::Install(install) => install.execute(arguments.backend),
-        Command::Bench(bench) => bench.execute(arguments.backend),
+        Command::Bench(bench) => bench.execute(arguments.backend, arguments.config),
     }
 }
 

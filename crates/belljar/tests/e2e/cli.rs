@@ -296,13 +296,6 @@ fn every_failure_has_a_hint() {
     assert!(without.is_empty(), "no hint with:\n{}", without.concat());
 }
 
-#[test]
-fn the_bench_runs() {
-    let output = belljar(&["bench", "--runs", "5", "--json"]);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-    assert!(report["ratio_p50"].as_f64().unwrap() > 0.0 && report["runs"] == 5, "{report}");
-}
-
 /// Nothing of the caller's own place shows inside.
 #[test]
 fn the_callers_place_is_not_the_programs() {

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 mod bad_input;
+mod bench;
 mod cli;
 mod client;
 mod endings;
