@@ -26,6 +26,10 @@ const ORPHAN_ANSWER: Duration = Duration::from_secs(20);
 /// How long the news of a hang-up may take. So long a request waits that is equal to one in flight.
 const HANGUP_SHOWS: Duration = Duration::from_millis(250);
 
+/// A request that is equal to one which began less than this before is no second try of it: nobody gives up so soon, but many
+/// may run the same at once.
+const RESENT_AFTER: Duration = Duration::from_millis(200);
+
 const ORPHANS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -127,7 +131,9 @@ impl Jobs {
             if let Some(flight) = self.adopt(who, request) {
                 return Some(flight);
             }
-            let is_equal = |flight: &Arc<Flight>| flight.owner == *who && flight.request == *request;
+            let is_equal = |flight: &Arc<Flight>| {
+                flight.begun.elapsed() >= RESENT_AFTER && flight.owner == *who && flight.request == *request
+            };
             if !self.attended().iter().any(is_equal) {
                 // It may have been orphaned between the two looks.
                 return self.adopt(who, request);

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{Backend, BackendError, Sandbox, Spec};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::budget::Budget;
@@ -37,17 +38,23 @@ pub(crate) use self::memory::{Gauge, host_gauge};
 /// holding its callers' turns for ever.
 const OPEN_MAX: Duration = Duration::from_secs(120);
 
+/// On a single core too, since one that is made waits for its guest now and then.
+const MAKERS_MIN: usize = 2;
+
 #[derive(Debug)]
 pub(crate) struct Lessor {
     backend: Arc<dyn Backend>,
     teardowns: Arc<Teardowns>,
+    /// Making a sandbox is all work and no waiting: more at once than there are cores only get in each other's way.
+    makers: Semaphore,
     pools: Option<Arc<Pools>>,
 }
 
 impl Lessor {
     /// One that opens each sandbox when it is asked for.
     pub(crate) fn new(backend: Arc<dyn Backend>, teardowns: Arc<Teardowns>) -> Lessor {
-        Lessor { backend, teardowns, pools: None }
+        let makers = std::thread::available_parallelism().map_or(MAKERS_MIN, usize::from).max(MAKERS_MIN);
+        Lessor { backend, teardowns, makers: Semaphore::new(makers), pools: None }
     }
 
     /// From here on sandboxes are prepared, by a task that ends with `stop`; of the `standing` spec there is always one.
@@ -72,6 +79,8 @@ impl Lessor {
             return Ok(prepared);
         }
         self.teardowns.room().await;
+        // Nobody closes it; and without a permit it is only slower.
+        let _maker = self.makers.acquire().await;
         open_in_time(&*self.backend, spec).await.map_err(|error| {
             tracing::error!(backend = self.backend.name(), ?error, "could not open a sandbox");
             EngineError::Backend(error)
