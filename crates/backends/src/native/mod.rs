@@ -91,7 +91,7 @@ impl Native {
         };
         // Its zygote has until the first call to be there.
         if let (Ok(jail), Ok(chosen)) = (native.jail(), native.interpreters.choose(&[])) {
-            native.zygote(&jail, Some(Language::Python), &chosen, &[]);
+            native.zygote(&jail, Some(Language::Python), &chosen);
         }
         native
     }
@@ -108,14 +108,8 @@ impl Native {
     }
 
     /// What a kernel that is to wait in a sandbox can be forked from, if anything.
-    fn zygote(
-        &self,
-        jail: &Arc<Jail>,
-        waiting: Option<Language>,
-        chosen: &Chosen,
-        added: &[(String, String)],
-    ) -> Option<Arc<Zygote>> {
-        let zygotes = self.zygotes.as_ref().filter(|_| waiting == Some(Language::Python) && zygote::can_have(added))?;
+    fn zygote(&self, jail: &Arc<Jail>, waiting: Option<Language>, chosen: &Chosen) -> Option<Arc<Zygote>> {
+        let zygotes = self.zygotes.as_ref().filter(|_| waiting == Some(Language::Python))?;
         let (_, interpreter) = chosen.programs.iter().find(|(language, _)| *language == Language::Python)?;
         zygotes.get(jail, interpreter, || layout::environment(chosen, &[]))
     }
@@ -137,7 +131,7 @@ impl Native {
         };
         // On its way in it is four processes at once for a moment.
         let waiting = spec.waiting.filter(|_| limits.processes >= FORKED_PROCESSES_MIN);
-        let zygote = self.zygote(jail, waiting, &chosen, &spec.env);
+        let zygote = self.zygote(jail, waiting, &chosen);
         let forked = zygote.map(|zygote| kernel::pair().map(|ends| (zygote, ends))).transpose()?;
         let open = Open {
             host_id: id.as_ref().map(|id| id.number()),

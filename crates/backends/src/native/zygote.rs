@@ -44,24 +44,6 @@ const WORD_MAX: usize = 64 * 1024;
 /// How the first word of one begins that is ready; any other says why it is not.
 const READY: &str = "{\"preloaded\"";
 
-/// Variables that an interpreter and its libraries look at once, when they start.
-const READ_AT_START: [&str; 14] = [
-    "PYTHON",
-    "LD_",
-    "LC_",
-    "LANG",
-    "GLIBC_",
-    "MALLOC_",
-    "OMP_",
-    "OPENBLAS_",
-    "MKL_",
-    "BLIS_",
-    "NUMEXPR_",
-    "NUMBA_",
-    "MPL",
-    "OPENSSL_",
-];
-
 #[derive(Debug, Default)]
 pub(super) struct Zygotes {
     by_interpreter: Mutex<HashMap<String, Slot>>,
@@ -92,11 +74,6 @@ pub(super) struct Zygote {
     /// How long after its birth it was last asked; 0 if never.
     used_after_ms: AtomicU64,
     alive: AtomicBool,
-}
-
-/// Whether a kernel with this addition to its environment can be forked, which has what its zygote read when it started.
-pub(super) fn can_have(added: &[(String, String)]) -> bool {
-    !added.iter().any(|(name, _)| READ_AT_START.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 impl Zygotes {
@@ -240,21 +217,5 @@ async fn hear(socket: &AsyncFd<OwnedFd>, most: Duration, bytes_max: usize) -> st
 impl Drop for Zygote {
     fn drop(&mut self) {
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_interpreter_reads_when_it_starts_is_not_forked() {
-        let added = |name: &str| vec![("A".to_owned(), "1".to_owned()), (name.to_owned(), "1".to_owned())];
-        for name in ["PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "LC_ALL", "LANG", "OMP_NUM_THREADS", "MPLBACKEND"] {
-            assert!(!can_have(&added(name)), "{name}");
-        }
-        for name in ["API_KEY", "HOME", "PATH", "MY_PYTHON"] {
-            assert!(can_have(&added(name)), "{name}");
-        }
     }
 }
