@@ -143,7 +143,7 @@ class Server:
     """`belljar serve` on stdio, and a client that sends what it is told."""
 
     def __init__(self, cgroup=None, uid=0):
-        self.process = subprocess.Popen(**command(["belljar", "serve"], cgroup, uid), stdin=subprocess.PIPE,
+        self.process = subprocess.Popen(**command(["belljar", "serve", "--no-pool"], cgroup, uid), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.pid, self.last, self.said = self.process.pid, 0, []
         self.answers, self.waiting = queue.Queue(), {}

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use belljar_core::BackendError;
 use belljar_core::wire::{self, JailReply, JailRequest, Setup};
@@ -20,6 +21,10 @@ static TRANSPILE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-tran
 static ZYGOTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libbelljar_zygote.so"));
 
 const REPLY_MAX: usize = 4096;
+
+/// How often, and how soon again, to look whether it has ended.
+const END_LOOKS: u32 = 400;
+const END_LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Why there is no jail: the step that failed and the kernel's word for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,8 +121,15 @@ impl Jail {
 
 impl Drop for Jail {
     fn drop(&mut self) {
-        // It ends when its socket closes, and the kernel ends its sandboxes then; the kill is for one that hangs.
+        // It ends when its socket closes, and with it all that it has made: what we started is only gone after that. Killed at
+        // once, it would leave them in our cgroup for a moment longer than we are here. The kill is for one that hangs.
         drop(self.control.take());
+        for _ in 0..END_LOOKS {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(END_LOOK_AGAIN);
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
