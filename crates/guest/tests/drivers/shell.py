@@ -417,6 +417,13 @@ class Interrupts(Shell):
         self.interrupted("set +u; while :; do :; done")
         self.says("echo $kept; exit 4", "1\n", status=4)
 
+    def test_an_interrupt_that_comes_with_the_end_of_the_shell(self):
+        # As when a fork that is tried again and again is interrupted: bash ends, and has yet to run the trap.
+        outcome = self.cell("keeps=1; : $(kill -INT $$) ${x:?}; echo no")
+        self.assertEqual((outcome.stdout, outcome.code), ("", 130))
+        self.says("echo on $keeps; f() { echo f; }; f", "on 1\nf\n")
+        self.interrupted("while :; do :; done")
+
     def test_the_last_cell(self):
         for code in ["while :; do :; done", "sleep 20", "set -e; sleep 20"]:
             self.assertEqual(self.once(code, interrupt_after=0.2, timeout=3).code, -signal.SIGINT, code)

@@ -62,17 +62,11 @@ __belljar_next() {
   local _status=$? _options=${__belljar_options:-$-} _word _part
   builtin set +x +e +u +f +v
   __belljar_options=
-  if [[ $__belljar_stop ]]; then
-    builtin trap - DEBUG
-    builtin shopt -u extdebug
-    builtin set +T
-    _status=$__belljar_stop
-    ((_status == 130)) && __belljar_say record "$__belljar_interrupted"
-  fi
   if [[ $__belljar_active == live ]]; then
-    __belljar_active= __belljar_stop= __belljar_was=$_status # Before `done`: an interrupt after it is for no cell.
+    __belljar_active= __belljar_was=$_status # Before `done`: an interrupt after it is for no cell.
+    __belljar_unwound
     __belljar_names
-    __belljar_say done "$_status"
+    __belljar_say done "$__belljar_was"
   fi
   [[ $__belljar_active == first ]] || __belljar_header || builtin exit 0
   ((__belljar_cell += 1))
@@ -107,6 +101,16 @@ __belljar_unwind() {
 }
 __belljar_two() { return 2; }
 
+# Ends the unwinding, if there was one, of a cell that is over.
+__belljar_unwound() {
+  [[ $__belljar_stop ]] || return 0
+  builtin trap - DEBUG
+  builtin shopt -u extdebug
+  builtin set +T
+  __belljar_was=$__belljar_stop __belljar_stop=
+  ((__belljar_was != 130)) || __belljar_say record "$__belljar_interrupted"
+}
+
 # What EXIT finds at the end of a cell that ended the shell. No local names: they would be carried over.
 __belljar_fatal() {
   __belljar_was=$? __belljar_options=$-
@@ -114,6 +118,7 @@ __belljar_fatal() {
   [[ $__belljar_active == live && $BASHPID == "$$" ]] || return
   { : >&3; } 2> /dev/null || return
   __belljar_active=
+  __belljar_unwound # An interrupt may have come with what ended the shell.
   builtin trap : INT # Not '': what is ignored at the start of a shell cannot be trapped in it.
   __belljar_text=$(
     builtin trap - EXIT INT
