@@ -13,6 +13,10 @@ pub struct Host {
     pub path: OsString,
     /// Never shown to a sandbox, whatever else is.
     pub home: Option<PathBuf>,
+    /// The store of layers, ours alone; `None` where there is none.
+    pub layers: Option<PathBuf>,
+    /// The certificates that programs in a sandbox with a network trust, as PEM; `None` for the host's as they are.
+    pub trust: Option<String>,
 }
 
 /// How many files this process, and a process in a sandbox, may have open.

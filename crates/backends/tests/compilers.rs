@@ -20,7 +20,11 @@ use belljar_testkit::contract::{Ran, code, command, open, run};
 
 fn native() -> Arc<dyn Backend> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    choose(Choice::Native, &Host { path, home: std::env::var_os("HOME").map(Into::into) }, Preload::No)
+    choose(
+        Choice::Native,
+        &Host { path, home: std::env::var_os("HOME").map(Into::into), layers: None, trust: None },
+        Preload::No,
+    )
 }
 
 /// A sandbox for a language, if this host has it.
@@ -330,7 +334,7 @@ async fn what_was_compiled_ahead_is_shown_read_only() {
     std::fs::write(goroot.join("bin/go"), script).expect("writes");
     std::fs::set_permissions(goroot.join("bin/go"), std::fs::Permissions::from_mode(0o755)).expect("sets");
     let path = std::env::join_paths([goroot.join("bin"), "/usr/bin".into(), "/bin".into()]).expect("joins");
-    let host = Host { path, home: Some(home.path().to_owned()) };
+    let host = Host { path, home: Some(home.path().to_owned()), layers: None, trust: None };
 
     let kept = home.path().join(".cache/belljar/go-1.99.1");
     for _ in 0..2 {
@@ -354,7 +358,7 @@ async fn what_was_compiled_ahead_is_shown_read_only() {
     assert_eq!(run(&*sandbox, command("test -e /belljar/go-cache || echo none")).await.stdout, "none\n");
     sandbox.close().await.expect("closes");
 
-    let nowhere = Host { path: home.path().into(), home: Some(home.path().join("none")) };
+    let nowhere = Host { path: home.path().into(), home: Some(home.path().join("none")), layers: None, trust: None };
     if !std::path::Path::new("/usr/local/go").exists() {
         let refusal = warm_up(Choice::Native, &nowhere).expect_err("there is no Go");
         assert!(matches!(&refusal, NotWarm::NoGo { fix } if fix.contains("apt install golang-go")), "{refusal}");

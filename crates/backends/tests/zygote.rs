@@ -37,7 +37,11 @@ impl Backend for Waiting {
 
 fn native(preload: Preload) -> Arc<dyn Backend> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    choose(Choice::Native, &Host { path, home: std::env::var_os("HOME").map(Into::into) }, preload)
+    choose(
+        Choice::Native,
+        &Host { path, home: std::env::var_os("HOME").map(Into::into), layers: None, trust: None },
+        preload,
+    )
 }
 
 const RUNNER: &str = "import os\nprint(open(f'/proc/{os.getppid()}/cmdline').read().split('\\0')[0])";

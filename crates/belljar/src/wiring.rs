@@ -45,7 +45,12 @@ pub(crate) fn usual_config() -> Option<PathBuf> {
 
 pub(crate) fn host() -> Host {
     let usual = || "/usr/local/bin:/usr/bin:/bin".into();
-    Host { path: env::var_os("PATH").unwrap_or_else(usual), home: env::var_os("HOME").map(Into::into) }
+    Host {
+        path: env::var_os("PATH").unwrap_or_else(usual),
+        home: env::var_os("HOME").map(Into::into),
+        layers: None,
+        trust: None,
+    }
 }
 
 /// Where MCP clients keep their files.

@@ -4,7 +4,10 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::{BackendError, Content, Event, Isolation, Language, Limits, Listing, Program, Range};
+use crate::wire::Part;
+use crate::{
+    BackendError, Content, Doors, Event, Isolation, Language, Layer, Limits, Listing, Network, Program, Range,
+};
 
 /// A boxed future of a backend's answer.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send + 'a>>;
@@ -38,10 +41,43 @@ pub trait Sandbox: Debug + Send + Sync {
     fn write<'a>(&'a self, path: &'a str, bytes: Vec<u8>) -> Later<'a, ()>;
     /// Lists a directory, `depth` levels deep, at most `entries_max` entries.
     fn list<'a>(&'a self, path: &'a str, depth: u32, entries_max: u32) -> Later<'a, Listing>;
+    /// Puts an environment of packages there, over the one of its kind that was there before. Programs and kernels go on.
+    /// For those whose capabilities have layers.
+    fn add_layer<'a>(&'a self, layer: &'a Layer) -> Later<'a, ()> {
+        let error = BackendError::Setup { step: "adding packages".into(), why: format!("no place for {layer:?}") };
+        Box::pin(std::future::ready(Err(error)))
+    }
+    /// The next thing that a program in it asks of us. For one listener; `Lost` when the place is gone.
+    fn asked(&self) -> Later<'_, Asked> {
+        Box::pin(std::future::pending())
+    }
+    /// A piece of the answer to a question. One that was withdrawn takes everything.
+    fn answer(&self, _id: u32, _bytes: Vec<u8>, _part: Part) {}
+    /// Its ways out, if it was opened with a network; given once, to whoever serves them.
+    fn doors(&self) -> Option<Doors> {
+        None
+    }
+    /// The hosts that its programs were refused since this was last asked, as `host:port`; few, and each once.
+    fn refused(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether the place still stands. A place that fell stays fallen.
     fn is_alive(&self) -> bool;
     /// Ends everything in it and waits until nothing of it is left.
     fn close(self: Box<Self>) -> Later<'static, ()>;
+}
+
+/// What a program in a place asks of those outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    Question {
+        id: u32,
+        body: Vec<u8>,
+    },
+    /// Whoever asked is gone, and nobody waits for the answer.
+    Withdrawn {
+        id: u32,
+    },
 }
 
 /// A program that runs. Dropping it stops the program with everything that it started.
@@ -72,16 +108,13 @@ pub struct Spec {
     pub env: Vec<(String, String)>,
     /// Interpreters to use in place of the host's first, by their names in [`Capabilities::interpreters`].
     pub interpreters: Vec<String>,
+    /// Environments of packages, one of a kind.
+    pub layers: Vec<Layer>,
+    /// A directory of the layers' store that it may write, at [`crate::BUILD`]; there to make a layer, and for nothing else.
+    pub build: Option<String>,
     /// A language whose kernel is to be started with the place, ahead of its first cell. Nobody waits for it, and where it
     /// cannot be started that cell is told why. A language without kernels is as none.
     pub waiting: Option<Language>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub enum Network {
-    /// Loopback inside the sandbox, and nothing else: no route, no DNS.
-    #[default]
-    None,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +125,10 @@ pub struct Capabilities {
     pub interpreters: Vec<(Language, String)>,
     /// Each other language, with how the operator gets it.
     pub missing: Vec<(Language, String)>,
+    /// Whether a place can have a network, by [`Sandbox::doors`].
+    pub network: bool,
+    /// Whether a place can have layers, and build them.
+    pub layers: bool,
 }
 
 /// What a look at the host found.

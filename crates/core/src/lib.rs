@@ -9,16 +9,22 @@ mod backend;
 mod error;
 mod files;
 mod language;
+mod layer;
 mod limits;
+mod network;
 mod program;
 mod report;
 pub mod wire;
 
-pub use backend::{Backend, Capabilities, Later, Network, Probe, Running, Sandbox, Spec, StdinWriter, Wall, WallState};
+pub use backend::{Asked, Backend, Capabilities, Later, Probe, Running, Sandbox, Spec, StdinWriter, Wall, WallState};
 pub use error::{BackendError, FileError, FileErrorKind};
 pub use files::{Content, Entry, FileKind, Listing, Metadata, Range};
 pub use language::{Language, UnknownLanguage};
+pub use layer::{BUILD, Layer, LayerKind};
 pub use limits::{Limit, Limits};
+pub use network::{
+    BadGrant, Doors, Grant, Host, Network, PACKAGES, PROXY_PORT, Pattern, Reach, STAND_INS, USUAL_PORTS, is_public,
+};
 pub use program::{Changes, Event, Exit, Finish, Program, Source, Stdin, Stream, Then};
 pub use report::{Ending, Isolation, Report, State, Usage};
 

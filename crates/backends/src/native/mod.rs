@@ -207,6 +207,8 @@ impl Backend for Native {
             languages: self.interpreters.languages(),
             interpreters: self.interpreters.names(),
             missing: missing.collect(),
+            network: false,
+            layers: false,
         }
     }
 

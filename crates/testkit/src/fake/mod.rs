@@ -145,6 +145,8 @@ impl Backend for Fake {
             languages: self.manners.languages.clone(),
             interpreters: self.manners.interpreters.clone(),
             missing: Vec::new(),
+            network: false,
+            layers: false,
         }
     }
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use super::*;
 
 fn host(path: &Path, home: Option<&Path>) -> Host {
-    Host { path: path.as_os_str().to_owned(), home: home.map(Path::to_owned) }
+    Host { path: path.as_os_str().to_owned(), home: home.map(Path::to_owned), layers: None, trust: None }
 }
 
 fn program(path: &Path, text: &str) {
@@ -94,7 +94,7 @@ fn a_broken_or_ancient_one_does_not_hide_a_good_one() {
     for text in ["#!/bin/sh\nexit 127\n", "#!/bin/sh\nprintf '%s\\n' /usr/bin/python3 3.6.15 /usr /usr\n"] {
         program(&broken.path().join("python3"), text);
         let path = std::env::join_paths([broken.path(), Path::new("/usr/bin")]).unwrap();
-        let found = found(Language::Python, &Host { path, home: None });
+        let found = found(Language::Python, &Host { path, home: None, layers: None, trust: None });
         assert_eq!((found[0].program.as_path(), found[0].homes.len()), (Path::new("/usr/bin/python3"), 0));
     }
 }
@@ -112,7 +112,7 @@ fn other_versions_are_found_by_their_names_and_not_run() {
     let uv = home.path().join(".local/share/uv/python/cpython-3.14.0-linux-x86_64-gnu");
     python(&uv, "3.14");
     let path = std::env::join_paths([pyenv.join("shims"), "/usr/bin".into()]).unwrap();
-    let found = found(Language::Python, &Host { path, home: Some(home.path().to_owned()) });
+    let found = found(Language::Python, &Host { path, home: Some(home.path().to_owned()), layers: None, trust: None });
     assert_eq!(found[0].program, Path::new("/usr/bin/python3"));
     let others: Vec<_> = found[1..].iter().map(|found| (found.version.to_string(), found.homes.clone())).collect();
     let home_of = |full: &str| vec![pyenv.join("versions").join(full)];
