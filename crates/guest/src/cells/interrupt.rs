@@ -21,8 +21,8 @@ pub(super) enum Interrupt {
     None,
     /// It waits until the driver can take it.
     Asked,
-    /// What the cell has started is ended with it, and if the cell goes on, at the first of these times: it may wait for
-    /// something that does not heed an interrupt, or that was not there yet when it came. At the second it is sent again.
+    /// What the cell has started is ended with it, and if the cell goes on, at one of these times: it may wait for
+    /// something that does not heed an interrupt, or that was not there yet when it came. At the other it is sent again.
     Sent {
         insist: Option<Instant>,
         again: Option<Instant>,
@@ -40,9 +40,15 @@ pub(super) enum Urge {
 impl Interrupt {
     pub(super) fn sent(language: Language) -> Interrupt {
         let now = Instant::now();
-        // Python drops none, and a second could hit what the first made it do.
-        let again = (language != Language::Python).then_some(now + AGAIN);
-        Interrupt::Sent { insist: Some(now + INSIST), again }
+        let (insist, again) = match language {
+            // It drops none, and a second could hit what the first made it do.
+            Language::Python => (INSIST, None),
+            // A command that bash was about to start loses the first. If the second does not end it, nothing that it heeds
+            // will; and killed ahead of that, it would be told as killed.
+            Language::Shell => (2 * INSIST, Some(INSIST)),
+            _ => (INSIST, Some(AGAIN)),
+        };
+        Interrupt::Sent { insist: Some(now + insist), again: again.map(|again| now + again) }
     }
 
     /// When to look at it again.
@@ -129,6 +135,10 @@ mod tests {
         let begun = Instant::now();
         let mut interrupt = Interrupt::sent(Language::Shell);
         assert_eq!(interrupt.urge(begun), Urge::Nothing);
+        let again = interrupt.next().unwrap();
+        assert_eq!(interrupt.urge(again), Urge::SendAgain, "a shell's is first sent again");
+        assert_eq!(interrupt.urge(begun + Duration::from_secs(1)), Urge::EndWhatItStarted);
+        let mut interrupt = Interrupt::sent(Language::JavaScript);
         let later = begun + Duration::from_secs(1);
         assert_eq!([(); 3].map(|()| interrupt.urge(later)), [Urge::EndWhatItStarted, Urge::SendAgain, Urge::Nothing]);
         assert_eq!(interrupt.next(), None);
