@@ -23,7 +23,8 @@ pub use language::{Language, UnknownLanguage};
 pub use layer::{BUILD, Layer, LayerKind};
 pub use limits::{Limit, Limits};
 pub use network::{
-    BadGrant, Doors, Grant, Host, Network, PACKAGES, PROXY_PORT, Pattern, Reach, STAND_INS, USUAL_PORTS, is_public,
+    BadGrant, Doors, Grant, Host, Network, PACKAGES, PROXY_PORT, Pattern, Reach, STAND_INS, USUAL_PORTS,
+    is_never_meant, is_public,
 };
 pub use program::{Changes, Event, Exit, Finish, Program, Source, Stdin, Stream, Then};
 pub use report::{Ending, Isolation, Report, State, Usage};

@@ -274,6 +274,22 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// Whether an address is one that nobody means by a name: link local, which is where clouds keep their keys, unspecified, or
+/// for many at once. In whatever form it is written.
+pub fn is_never_meant(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast() || v4.is_broadcast() || v4.octets()[0] == 0,
+        IpAddr::V6(v6) => {
+            // The loopback address reads as 0.0.0.1 when it is taken for a wrapped one.
+            let wrapped = v4_within(v6).filter(|_| !v6.is_loopback());
+            v6.is_unspecified()
+                || v6.is_multicast()
+                || v6.segments()[0] & 0xffc0 == 0xfe80
+                || wrapped.is_some_and(|v4| is_never_meant(IpAddr::V4(v4)))
+        }
+    }
+}
+
 /// The IPv4 address that an IPv6 one only wraps: mapped, compatible, NAT64, 6to4, Teredo's server.
 fn v4_within(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [s0, s1, s2, s3, s4, s5, s6, s7] = v6.segments();
@@ -395,6 +411,19 @@ mod tests {
             ("GET a.test", "GET,POST a.test", false),
         ] {
             assert_eq!(grant(ceiling).covers(&grant(wish)), covered, "{ceiling} and {wish}");
+        }
+    }
+
+    #[test]
+    fn some_addresses_are_never_meant_by_a_name() {
+        for text in ["169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255", "::", "fe80::1", "ff02::1"] {
+            assert!(is_never_meant(text.parse().unwrap()), "{text}");
+        }
+        for text in ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::"] {
+            assert!(is_never_meant(text.parse().unwrap()), "{text}");
+        }
+        for text in ["127.0.0.1", "10.0.0.1", "1.1.1.1", "::1", "fd00::1", "::ffff:10.0.0.1"] {
+            assert!(!is_never_meant(text.parse().unwrap()), "{text}");
         }
     }
 
