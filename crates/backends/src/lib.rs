@@ -8,6 +8,7 @@
 mod host;
 mod link;
 mod native;
+mod questions;
 mod registry;
 mod sys;
 

@@ -9,12 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belljar_core::wire::{self, CHUNK_MAX, FromGuest, Init, Part, RECORD_MAX, Start, ToGuest};
-use belljar_core::{BackendError, Content, Entry, Event, Finish, Later, Listing, Program, Range, Stdin, StdinWriter};
+use belljar_core::{
+    Asked, BackendError, Content, Entry, Event, Finish, Later, Listing, Program, Range, Stdin, StdinWriter,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
+
+use crate::questions::{Answering, Heard, Piece, Questions};
 
 /// Frames of one operation that may wait for it. A slow operation then holds the reader, and so the guest, back.
 const QUEUE: usize = 64;
@@ -39,6 +43,7 @@ pub(crate) struct Link {
 struct Shared {
     outbox: mpsc::Sender<Vec<u8>>,
     operations: Mutex<Operations>,
+    questions: Questions,
     next_id: AtomicU32,
     alive: AtomicBool,
 }
@@ -95,6 +100,7 @@ impl Link {
         let shared = Arc::new(Shared {
             outbox,
             operations: Mutex::default(),
+            questions: Questions::default(),
             next_id: AtomicU32::new(1),
             alive: AtomicBool::new(true),
         });
@@ -182,8 +188,18 @@ impl Link {
         }
     }
 
+    /// The next thing that a program inside asks.
+    pub(crate) async fn asked(&self) -> Result<Asked, BackendError> {
+        let asked = self.shared.questions.next().await;
+        asked.ok_or_else(|| BackendError::Lost { why: self.shared.why_ended() })
+    }
+
+    pub(crate) fn answer(&self, id: u32, bytes: Vec<u8>, part: Part) {
+        self.shared.questions.answer(id, bytes, part);
+    }
+
     fn begin(&self) -> Result<Operation, BackendError> {
-        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed) % wire::ASKED_FIRST;
         let (frames, receiver) = mpsc::channel(QUEUE);
         let room = Arc::new(Semaphore::new(wire::INPUT_WINDOW));
         let mut operations = self.shared.operations();
@@ -216,6 +232,47 @@ impl Shared {
         // Their receivers see the end once they have taken what was already sent.
         for (_, waiting) in operations.waiting.drain() {
             waiting.room.close();
+        }
+        drop(operations);
+        self.questions.end();
+    }
+
+    /// Takes a part of a question in. Whether the guest kept to the rules.
+    fn hear(self: &Arc<Self>, id: u32, bytes: &[u8], part: Part) -> bool {
+        match self.questions.hear(id, bytes, part) {
+            Heard::More => {}
+            Heard::Whole(answering) => {
+                tokio::spawn(Arc::clone(self).pass_answer(answering));
+            }
+            Heard::Refused => self.send_behind(&ToGuest::Answer { id, bytes: Vec::new(), part: Part::Last }),
+            Heard::OutOfTurn => return false,
+        }
+        true
+    }
+
+    /// Sends what a question is answered, as the guest has room for it, until its end or until nobody waits for it.
+    async fn pass_answer(self: Arc<Self>, mut answering: Answering) {
+        let id = answering.id;
+        while let Some(Piece { bytes, part }) = answering.pieces.recv().await {
+            let mut chunks = bytes.chunks(CHUNK_MAX).peekable();
+            loop {
+                let chunk = chunks.next().unwrap_or_default();
+                let is_end = chunks.peek().is_none();
+                let Ok(room) = answering.room.acquire_many(chunk.len() as u32).await else { return };
+                room.forget();
+                let part = if is_end { part } else { Part::MoreComes };
+                if part == Part::Last {
+                    // Before it is sent: from then on the guest may begin another.
+                    self.questions.close(id);
+                }
+                let sent = self.send(&ToGuest::Answer { id, bytes: chunk.to_vec(), part }).await;
+                if sent.is_err() || part == Part::Last {
+                    return;
+                }
+                if is_end {
+                    break;
+                }
+            }
         }
     }
 
@@ -282,6 +339,23 @@ async fn read_frames(mut frames: Frames, shared: Arc<Shared>) {
             Err(why) => break why,
         };
         let Some(id) = operation_of(&frame) else { break "its guest agent spoke out of turn".to_owned() };
+        match &frame {
+            FromGuest::Asked { bytes, part, .. } => {
+                if !shared.hear(id, bytes, *part) {
+                    break "its guest agent asked out of turn".to_owned();
+                }
+                continue;
+            }
+            FromGuest::Withdrawn { .. } => {
+                shared.questions.withdraw(id);
+                continue;
+            }
+            FromGuest::Taken { bytes, .. } if id >= wire::ASKED_FIRST => {
+                shared.questions.taken(id, *bytes);
+                continue;
+            }
+            _ => {}
+        }
         // An operation that nobody waits for any more was dropped; its last frames may still come.
         let Some(waiting) = shared.operations().waiting.get(&id).cloned() else { continue };
         if let FromGuest::Taken { bytes, .. } = frame {
@@ -319,6 +393,8 @@ fn operation_of(frame: &FromGuest) -> Option<u32> {
         FromGuest::Hello { .. } | FromGuest::Broken { .. } => None,
         FromGuest::Output { id, .. }
         | FromGuest::Taken { id, .. }
+        | FromGuest::Asked { id, .. }
+        | FromGuest::Withdrawn { id }
         | FromGuest::Record { id, .. }
         | FromGuest::Changed { id, .. }
         | FromGuest::Finished { id, .. }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a check that fails is a panic of its test")]
 
 use std::collections::HashSet;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,20 @@ async fn a_forked_kernel_has_the_walls_of_any_other() {
         assert_eq!(forked, started);
     }
     assert_eq!(forked.stdout, started.stdout);
+}
+
+/// A server that was started by `nohup` ignores a signal, and so would all that it starts.
+#[test]
+fn a_forked_kernel_ignores_no_signal_that_the_server_ignores() {
+    let test = "a_forked_kernel_has_the_walls_of_any_other";
+    let ran = Command::new("sh")
+        .args(["-c", "trap '' HUP USR1; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && told.contains("1 passed"), "{told} {}", String::from_utf8_lossy(&ran.stderr));
 }
 
 #[tokio::test]

@@ -110,6 +110,9 @@ pub struct Spec {
     pub interpreters: Vec<String>,
     /// Environments of packages, one of a kind.
     pub layers: Vec<Layer>,
+    /// Whose it is, where that makes a difference: nothing that runs what is in its layers is shared with other owners'
+    /// places. `None` for layers that everybody trusts.
+    pub owner: Option<String>,
     /// A directory of the layers' store that it may write, at [`crate::BUILD`]; there to make a layer, and for nothing else.
     pub build: Option<String>,
     /// A language whose kernel is to be started with the place, ahead of its first cell. Nobody waits for it, and where it

@@ -11,6 +11,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
 
+use crate::asks::{Asks, Calls};
 use crate::cells::Ends;
 use crate::files::Files;
 use crate::memory::Watch;
@@ -33,6 +34,7 @@ struct Agent {
     init: Option<Init>,
     processes: Processes,
     files: Files,
+    asks: Asks,
     watch: Option<Watch>,
 }
 
@@ -42,6 +44,7 @@ struct Wake {
     frames: bool,
     children: bool,
     ready: Vec<(Owner, Channel)>,
+    calls: Calls,
 }
 
 /// The agent's life; the value is the exit code of the process.
@@ -68,10 +71,12 @@ impl Agent {
         rustix::io::ioctl_fioclex(&fd).map_err(|_| Gone)?;
         rustix::io::ioctl_fionbio(&fd, true).map_err(|_| Gone)?;
         let mut stream = Stream::new(fd);
+        // Before there is anybody who could take its name.
+        let asks = Asks::listen();
         stream.send(&FromGuest::Hello { version: VERSION })?;
         let children = sys::child_signals().map_err(|_| Gone)?;
         let (processes, files) = (Processes::default(), Files::default());
-        Ok(Agent { stream, children, init: None, processes, files, watch: None })
+        Ok(Agent { stream, children, init: None, processes, files, asks, watch: None })
     }
 
     fn run(mut self) -> Result<std::convert::Infallible, Gone> {
@@ -93,6 +98,7 @@ impl Agent {
             }
             self.processes.drain(&mut self.stream)?;
             self.files.advance(&mut self.stream)?;
+            self.asks.advance(&wake.calls, &mut self.stream)?;
             self.watch_memory();
         }
     }
@@ -110,10 +116,15 @@ impl Agent {
         let mut polled = vec![PollFd::new(&self.stream, stream_flags), PollFd::new(&self.children, PollFlags::IN)];
         let mut ready = Vec::new();
         self.processes.interests(self.stream.has_room(), &mut polled, &mut ready);
-        let timeout = self.patience().map(|time| Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() });
+        let asked_from = polled.len();
+        let asked = self.asks.interests(&mut polled);
+        let timeout =
+            self.patience().map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
         match rustix::event::poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
-            Err(Errno::INTR) => return Ok(Wake { frames: false, children: false, ready: Vec::new() }),
+            Err(Errno::INTR) => {
+                return Ok(Wake { frames: false, children: false, ready: Vec::new(), calls: Calls::default() });
+            }
             // Blind and deaf we are of no use, and would spin.
             Err(_) => return Err(Gone),
         }
@@ -122,25 +133,27 @@ impl Agent {
             return Err(Gone);
         }
         let children = !polled[1].revents().is_empty();
-        let mut woken = polled[2..].iter().map(|fd| !fd.revents().is_empty());
+        let calls = asked.calls(polled[asked_from..].iter().map(PollFd::revents));
+        let mut woken = polled[2..asked_from].iter().map(|fd| !fd.revents().is_empty());
         ready.retain(|_| woken.next() == Some(true));
         drop(polled);
         if children {
             // One signal may stand for many children, so what it says is not looked at.
             let _ = rustix::io::read(&self.children, &mut [0; 1024]);
         }
-        Ok(Wake { frames: stream.contains(PollFlags::IN), children, ready })
+        Ok(Wake { frames: stream.contains(PollFlags::IN), children, ready, calls })
     }
 
     fn patience(&self) -> Option<Duration> {
-        if (self.processes.are_draining() || self.files.are_busy()) && self.stream.has_room() {
+        let is_busy = self.processes.are_draining() || self.files.are_busy() || self.asks.are_passing();
+        if is_busy && self.stream.has_room() {
             return Some(Duration::ZERO);
         }
         if self.processes.are_sweeping() {
             return Some(SWEEP_AGAIN);
         }
         let watch = self.watch.as_ref().zip(self.processes.pace()).map(|(watch, pace)| watch.patience(pace));
-        watch.into_iter().chain(self.processes.patience()).min()
+        watch.into_iter().chain(self.processes.patience()).chain(self.asks.patience()).min()
     }
 
     fn watch_memory(&mut self) {
@@ -199,6 +212,7 @@ impl Agent {
                 self.processes.signal(id, signal);
                 Ok(())
             }
+            ToGuest::Answer { id, bytes, part } => self.asks.answer(id, &bytes, part, stream),
             ToGuest::Write { id, path } => self.files.write(id, path, stream),
             ToGuest::Read { id, path, range } => self.files.read(id, path, range, stream),
             ToGuest::List { id, path, depth, entries_max } => self.files.list(id, &path, depth, entries_max, stream),

@@ -10,6 +10,8 @@
 #![deny(unsafe_code)]
 
 mod agent;
+mod ask;
+mod asks;
 mod cells;
 mod changes;
 mod files;
@@ -28,6 +30,7 @@ mod zygote;
 
 use std::ffi::CString;
 
+use ask::Tool;
 use belljar_core::wire::{RUNNER_NAME, ZYGOTE_NAME};
 
 /// The C entry point. The agent returns only when the host has hung up or broken the protocol; then the kernel kills what is
@@ -44,12 +47,13 @@ pub unsafe extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -
     become_what_is_asked(&unsafe { sys::arguments(argc, argv) })
 }
 
-/// The same executable has two more uses, told by its name: a zygote is started by it, and what a zygote has forked into a
-/// sandbox gets its runner from it.
+/// The same executable has more uses, told by its name: a zygote is started by it, what a zygote has forked into a sandbox
+/// gets its runner from it, and it is what programs of the sandbox find as pip.
 fn become_what_is_asked(arguments: &[CString]) -> i32 {
     match arguments {
         [name, kernel] if name.as_bytes() == RUNNER_NAME.as_bytes() => runner::run_forked(kernel),
         [name, interpreter] if name.as_bytes() == ZYGOTE_NAME.as_bytes() => zygote::start(interpreter),
+        [name, words @ ..] if let Some(tool) = Tool::called(name) => ask::main(tool, words),
         _ => agent::main(),
     }
 }

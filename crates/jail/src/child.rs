@@ -14,7 +14,8 @@ use rustix::thread::{
 
 use crate::place::{self, INSIDE_ID};
 use crate::root::Late;
-use crate::sys;
+use crate::store::Tree;
+use crate::{doors, sys};
 
 /// What a new sandbox is made from.
 pub(crate) struct Given<'a> {
@@ -25,7 +26,10 @@ pub(crate) struct Given<'a> {
     pub(crate) wait: OwnedFd,
     /// `tasks` files of version 1.
     pub(crate) cgroups: &'a [OwnedFd],
+    /// Where its doors go, if it has any.
+    pub(crate) doors: Option<&'a OwnedFd>,
     pub(crate) late: &'a [Late],
+    pub(crate) trees: &'a [Tree],
     pub(crate) landlock: Landlock,
     pub(crate) filter: &'a Filter,
     /// The executable that it becomes.
@@ -61,7 +65,7 @@ fn confine(given: Given<'_>) -> Outcome<std::convert::Infallible> {
     sys::default_children().at("resetting SIGCHLD")?;
     sys::unshare(UnshareFlags::NEWCGROUP).at("unshare of cgroups")?;
 
-    place::mount_own(given.open.disk_bytes, given.late)?;
+    place::mount_own(given.open.disk_bytes, given.late, given.trees)?;
     place::mount_proc()?;
     place::enter_root()?;
 
@@ -70,6 +74,9 @@ fn confine(given: Given<'_>) -> Outcome<std::convert::Infallible> {
         socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).at("making a socket")?;
     sys::loopback_up(socket.as_fd()).at("bringing loopback up")?;
     drop(socket);
+    if let (Some(ports), Some(to)) = (&given.open.ports, given.doors) {
+        doors::make(ports, to)?;
+    }
 
     arrange_descriptors(given.guests.iter().map(AsFd::as_fd))?;
     belljar_seal::seal(&given.open.bounds, given.landlock, given.filter)?;

@@ -16,11 +16,11 @@ use belljar_seal::{At, Failure, Outcome};
 
 use crate::open::Jail;
 use crate::sys::Cloned;
-use crate::{root, sys};
+use crate::{root, store, sys};
 
-/// The largest datagram: a `Setup` with some hundred binds.
+/// The largest datagram: a `Setup` with some hundred binds. Larger files come as descriptors.
 const DATAGRAM_MAX: usize = 128 * 1024;
-/// The stream, a kernel's ends, and a cgroup for each controller that has one of its own.
+/// The stream, a kernel's ends, the doors' socket, and a cgroup for each controller that has one of its own.
 const FDS_MAX: usize = 16;
 
 /// Serves until the backend hangs up.
@@ -42,7 +42,9 @@ pub(crate) fn serve() -> Outcome<()> {
         Err(failure) => return send(control, &failed(failure), None),
     };
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at("asking to die with the jail")?;
-    let root = root::build(&setup, power, inherited.files);
+    let mut files = Vec::from(inherited.files);
+    files.push((wire::ASK, inherited.guest.try_clone().at("keeping the guest")?));
+    let root = root::build(&setup, power, files);
     let jail = match root.and_then(|root| Jail::new(root, inherited.guest, setup.zygote_id)) {
         Ok(jail) => {
             send(control, &JailReply::Ready { landlock_abi: jail.landlock_abi() }, None)?;
@@ -53,11 +55,13 @@ pub(crate) fn serve() -> Outcome<()> {
 
     while let Some((length, fds)) = receive(control, &mut buffer)? {
         let made = match wire::decode_body(&buffer[..length]).map_err(|_| malformed())? {
-            JailRequest::Open(open) => jail.open(&open, fds),
-            JailRequest::Zygote(zygote) => jail.start_zygote(&zygote, fds),
+            JailRequest::Open(open) => jail.open(&open, fds).map(Some),
+            JailRequest::Zygote(zygote) => jail.start_zygote(&zygote, fds).map(Some),
+            JailRequest::AddLayer(layer) => store::add(&layer, fds).map(|()| None),
         };
         let answered = match made {
-            Ok(pidfd) => send(control, &JailReply::Opened, Some(&pidfd)).inspect_err(|_| {
+            Ok(None) => send(control, &JailReply::Done, None),
+            Ok(Some(pidfd)) => send(control, &JailReply::Opened, Some(&pidfd)).inspect_err(|_| {
                 let _ = pidfd_send_signal(&pidfd, Signal::KILL);
             }),
             Err(failure) => Err(failure),

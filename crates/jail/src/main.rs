@@ -15,9 +15,11 @@
 
 mod child;
 mod control;
+mod doors;
 mod open;
 mod place;
 mod root;
+mod store;
 mod sys;
 mod zygote;
 

@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::fs;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use belljar_core::Layer;
 use belljar_core::wire::{CgroupEntry, KERNEL_ENDS, Open, Zygote};
 use belljar_seal::{At, Failure, Filter, Landlock, Outcome};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -13,6 +14,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use crate::child::{self, Given};
 use crate::place::INSIDE_ID;
 use crate::root::{Power, Root, write_map};
+use crate::store::Tree;
 use crate::sys::{self, Cloned};
 use crate::zygote;
 
@@ -77,17 +79,20 @@ impl Jail {
     /// Makes a sandbox. The first descriptors are the guest's, the others are its cgroups.
     pub(crate) fn open(&self, open: &Open, mut fds: Vec<OwnedFd>) -> Outcome<OwnedFd> {
         let count = 1 + if open.with_kernel { KERNEL_ENDS } else { 0 };
-        if fds.len() < count {
+        let doors = usize::from(open.ports.is_some());
+        if fds.len() < count + doors {
             return Err(Failure { step: "taking the stream".to_owned(), errno: libc::EBADF });
         }
-        let cgroups = fds.split_off(count);
+        let cgroups = fds.split_off(count + doors);
+        let doors = fds.split_off(count);
         let guests = fds;
+        let mut trees = trees_of(&open.layers)?;
+        if let Some(name) = &open.build {
+            trees.push(Tree::of_build(name)?);
+        }
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC).at("making a pipe")?;
-        let (born_into, join) = match open.cgroups {
-            CgroupEntry::BornInto => (cgroups.first(), &[][..]),
-            CgroupEntry::JoinTasks => (None, cgroups.as_slice()),
-        };
-        let cloned = sys::clone_into(NAMESPACES, born_into.map(AsFd::as_fd), None).at("clone into namespaces")?;
+        let (born_into, join) = entrances(open.cgroups, &cgroups);
+        let cloned = sys::clone_into(NAMESPACES, born_into, None).at("clone into namespaces")?;
         let (pid, pidfd) = match cloned {
             Cloned::Child => {
                 drop(go);
@@ -96,8 +101,14 @@ impl Jail {
                     guests: &guests,
                     wait,
                     cgroups: join,
+                    doors: doors.first(),
                     late: &self.root.late,
-                    landlock: if self.landlock_abi > 0 { Landlock::Up } else { Landlock::None },
+                    trees: &trees,
+                    landlock: match (self.landlock_abi, &open.build) {
+                        (0, _) => Landlock::None,
+                        (_, None) => Landlock::Up,
+                        (_, Some(_)) => Landlock::UpForBuilding,
+                    },
                     filter: &self.filter,
                     guest: self.guest.as_fd(),
                 })
@@ -114,19 +125,23 @@ impl Jail {
         }
     }
 
-    /// Starts a zygote. The one descriptor is its end of its socket.
+    /// Starts a zygote. The first descriptor is its end of its socket, the others are its cgroups.
     pub(crate) fn start_zygote(&self, zygote: &Zygote, fds: Vec<OwnedFd>) -> Outcome<OwnedFd> {
-        let Some(socket) = fds.into_iter().next() else {
+        let Some((socket, cgroups)) = fds.split_first() else {
             return Err(Failure { step: "taking the zygote's socket".to_owned(), errno: libc::EBADF });
         };
+        let (born_into, join) = entrances(zygote.cgroups, cgroups);
+        let trees = trees_of(&zygote.layers)?;
         let number = ZYGOTE_NUMBERS.start + self.zygotes.get() % ZYGOTE_NUMBERS.len() as i32;
         self.zygotes.set(self.zygotes.get().wrapping_add(1).max(0));
-        match sys::clone_into(ZYGOTE_NAMESPACES, None, Some(number)).at("clone of a zygote")? {
+        match sys::clone_into(ZYGOTE_NAMESPACES, born_into, Some(number)).at("clone of a zygote")? {
             Cloned::Parent { pidfd, .. } => Ok(pidfd),
             Cloned::Child => zygote::become_zygote(&zygote::Given {
                 zygote,
-                socket: &socket,
+                socket,
+                cgroups: join,
                 late: &self.root.late,
+                trees: &trees,
                 filter: &self.zygote_filter,
                 guest: self.guest.as_fd(),
                 id: self.zygote_id,
@@ -148,5 +163,17 @@ impl Jail {
             write_map(&format!("/proc/{pid}/{map}"), &format!("{INSIDE_ID} {outside} 1")).at("mapping the user")?;
         }
         Ok(())
+    }
+}
+
+fn trees_of(layers: &[Layer]) -> Outcome<Vec<Tree>> {
+    layers.iter().map(Tree::of_layer).collect()
+}
+
+/// What a new process is born into, and what it has to join by itself.
+fn entrances(entry: CgroupEntry, cgroups: &[OwnedFd]) -> (Option<BorrowedFd<'_>>, &[OwnedFd]) {
+    match entry {
+        CgroupEntry::BornInto => (cgroups.first().map(AsFd::as_fd), &[]),
+        CgroupEntry::JoinTasks => (None, cgroups),
     }
 }

@@ -6,6 +6,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recu
 use rustix::process::{chdir, pivot_root, umask};
 
 use crate::root::{Late, ROOT, STAGING};
+use crate::store::Tree;
 
 /// Kernel files that tell about the host, or that could change it were a permission check ever missed. Absent ones are
 /// skipped. Everything else in /proc stays: `ps`, `free` and `os.cpus()` work.
@@ -32,8 +33,8 @@ const MASKED_DIRECTORIES: [&str; 6] = ["acpi", "bus", "fs", "irq", "pressure", "
 /// The user that programs are, inside.
 pub(crate) const INSIDE_ID: u32 = 1000;
 
-/// Enters the shared root with a disk of one's own over it, in five places.
-pub(crate) fn mount_own(disk_bytes: u64, late: &[Late]) -> Outcome<()> {
+/// Enters the shared root with a disk of one's own over it, in five places, and with what comes from the store.
+pub(crate) fn mount_own(disk_bytes: u64, late: &[Late], trees: &[Tree]) -> Outcome<()> {
     // The inherited mounts are locked, and pivot_root wants one that is not: a bind of the tree onto itself.
     mount_bind_recursive(ROOT, ROOT).at("binding the root")?;
     chdir(ROOT).at("entering the root")?;
@@ -59,6 +60,7 @@ pub(crate) fn mount_own(disk_bytes: u64, late: &[Late]) -> Outcome<()> {
         }
         mount_bind_recursive(kept, inside).at("binding over the disk")?;
     }
+    trees.iter().try_for_each(Tree::put)?;
     unmount(STAGING, UnmountFlags::DETACH).at("unmounting the disk's staging place")
 }
 

@@ -4,6 +4,7 @@
 //! /            a tmpfs of ours, the jail's whole world after pivot_root
 //! ├── proc     of the jail's own processes: to write uid maps, and because the kernel lets a user namespace mount a new
 //! │            proc only where it can see a whole one
+//! ├── store    the layers of packages, if there is a store of them: single ones are shown to sandboxes (see `store`)
 //! └── root     what a sandbox will see as /: links, small files, files of ours, read-only binds of /usr and the
 //!              interpreters
 //! ```
@@ -12,19 +13,21 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io::Seek;
+use std::io::{Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use belljar_core::wire::{Bind, Setup};
 use belljar_seal::{At, Failure, Outcome, WRITABLE};
+use rustix::fs::Mode;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
 };
-use rustix::process::{chdir, getegid, geteuid, pivot_root};
+use rustix::process::{chdir, getegid, geteuid, pivot_root, umask};
 use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
 
+use crate::store::STORE;
 use crate::sys;
 
 /// Where the shared root is, in the jail's own world.
@@ -71,18 +74,25 @@ pub(crate) struct Late {
     pub(crate) inside: PathBuf,
 }
 
-/// In the namespaces of [`enter_own_namespaces`]. `files` are files of ours that every sandbox shall have.
-pub(crate) fn build(setup: &Setup, power: Power, files: [(&str, OwnedFd); 2]) -> Outcome<Root> {
+/// Files of ours that every sandbox shall have, with their paths.
+pub(crate) type Files = Vec<(&'static str, OwnedFd)>;
+
+/// In the namespaces of [`enter_own_namespaces`].
+pub(crate) fn build(setup: &Setup, power: Power, files: Files) -> Outcome<Root> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).at("making mounts private")?;
 
-    // Our tmpfs covers this directory, in our namespace only; an interpreter that lives below it would be covered too.
+    // Our tmpfs covers this directory, in our namespace only; an interpreter that lives below it, or the store, would be
+    // covered too.
+    let needed = || setup.binds.iter().map(|bind| &bind.host).chain(&setup.store);
     let base = ["/mnt", "/media", "/srv", "/var/tmp", "/tmp"]
         .into_iter()
-        .find(|base| Path::new(base).is_dir() && !setup.binds.iter().any(|bind| bind.host.starts_with(base)))
+        .find(|base| Path::new(base).is_dir() && !needed().any(|host| host.starts_with(base)))
         .ok_or_else(|| Failure { step: "finding a directory to mount on".to_owned(), errno: libc::ENOENT })?;
     mount("belljar", base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=16m"))
         .at("mounting the jail's tmpfs")?;
     chdir(base).at("entering the jail's tmpfs")?;
+    // Whoever started the server may have kept what he makes to himself; this is for sandboxes to see.
+    umask(Mode::from_raw_mode(0o022));
     let late = fill(setup, files)?;
 
     pivot_root(".", ".").at("pivot_root")?;
@@ -114,11 +124,16 @@ pub(crate) fn write_map(path: &str, line: &str) -> std::io::Result<()> {
 }
 
 /// Lays the shared root out below the working directory.
-fn fill(setup: &Setup, files: [(&str, OwnedFd); 2]) -> Outcome<Vec<Late>> {
+fn fill(setup: &Setup, files: Files) -> Outcome<Vec<Late>> {
     fs::create_dir("root").at("making the root")?;
     fs::create_dir("proc").at("making the proc directory")?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "proc", "proc", flags, None).at("mounting /proc")?;
+    if let Some(host) = &setup.store {
+        fs::create_dir(STORE).at("making the store's place")?;
+        mount_bind_recursive(host, STORE).at("binding the store of layers")?;
+        attributes(Path::new(STORE), libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
+    }
     // The size is a bound, not a cost: there is little in it besides our own program.
     mount("belljar", "root", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=64m"))
         .at("mounting the shared root")?;
@@ -140,6 +155,9 @@ fn fill(setup: &Setup, files: [(&str, OwnedFd); 2]) -> Outcome<Vec<Late>> {
     for (name, target) in DEVICE_LINKS {
         symlink(target, root.join("dev").join(name)).at("linking in /dev")?;
     }
+    for directory in &setup.directories {
+        make_directory(&root.join(below_root(directory)?))?;
+    }
     let mut late = Vec::new();
     for bind in &setup.binds {
         let inside = below_root(&bind.inside)?;
@@ -159,21 +177,27 @@ fn fill(setup: &Setup, files: [(&str, OwnedFd); 2]) -> Outcome<Vec<Late>> {
     for (path, content) in &setup.files {
         let path = root.join(below_root(path)?);
         make_parent(&path)?;
-        fs::write(path, content).at("writing a small file")?;
+        fs::write(&path, content).at("writing a small file")?;
+        if content.starts_with("#!") {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o555)).at("setting a mode")?;
+        }
     }
     for (path, file) in files {
-        write_program(&root.join(below_root(path)?), file)?;
+        write_file(&root.join(below_root(path)?), file)?;
     }
     attributes(root, libc::MOUNT_ATTR_RDONLY)?;
     Ok(late)
 }
 
-/// Puts an executable there, as a copy: a memory file is in no mount that it could be bound from.
-fn write_program(path: &Path, from: OwnedFd) -> Outcome<()> {
+/// Puts a file of ours there, as a copy: a memory file is in no mount that it could be bound from. None for an empty one.
+fn write_file(path: &Path, from: OwnedFd) -> Outcome<()> {
+    let mut from = fs::File::from(from);
+    if from.seek(SeekFrom::End(0)).at("reading our own program")? == 0 {
+        return Ok(());
+    }
+    from.rewind().at("reading our own program")?;
     make_parent(path)?;
     let mut file = fs::File::create(path).at("making our own program")?;
-    let mut from = fs::File::from(from);
-    from.rewind().at("reading our own program")?;
     std::io::copy(&mut from, &mut file).at("writing our own program")?;
     file.set_permissions(fs::Permissions::from_mode(0o555)).at("setting a mode")
 }

@@ -14,7 +14,7 @@ pub(crate) struct Inherited {
     /// The guest's executable, a sealed memory file.
     pub(crate) guest: OwnedFd,
     /// Others, for the shared root, with the paths that they go to.
-    pub(crate) files: [(&'static str, OwnedFd); 2],
+    pub(crate) files: [(&'static str, OwnedFd); 3],
 }
 
 pub(crate) fn inherited() -> Inherited {
@@ -29,7 +29,11 @@ pub(crate) fn inherited() -> Inherited {
     Inherited {
         control: take(wire::CONTROL_FD),
         guest: take(wire::GUEST_FD),
-        files: [(wire::TRANSPILE, take(wire::TRANSPILE_FD)), (wire::ZYGOTE, take(wire::ZYGOTE_FD))],
+        files: [
+            (wire::TRANSPILE, take(wire::TRANSPILE_FD)),
+            (wire::ZYGOTE, take(wire::ZYGOTE_FD)),
+            (wire::TRUST, take(wire::TRUST_FD)),
+        ],
     }
 }
 
@@ -102,18 +106,34 @@ pub(crate) fn exec(file: BorrowedFd<'_>, arguments: &[CString], environment: &[C
 
 /// Adds attributes (`MOUNT_ATTR_*`) to a mount, and to all below it where `flags` has `AT_RECURSIVE`.
 pub(crate) fn mount_attributes(path: &CStr, attributes: u64, flags: i32) -> Result<(), Errno> {
+    set_attributes(libc::AT_FDCWD, path, attributes, flags)
+}
+
+/// The same for a mount that is attached nowhere.
+pub(crate) fn mount_attributes_of(mount: BorrowedFd<'_>, attributes: u64) -> Result<(), Errno> {
+    set_attributes(mount.as_raw_fd(), c"", attributes, libc::AT_EMPTY_PATH)
+}
+
+fn set_attributes(directory: i32, path: &CStr, attributes: u64, flags: i32) -> Result<(), Errno> {
     let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: `path` ends in NUL, `change` is a valid struct of the size given, and both outlive the call.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
+            directory,
             path.as_ptr(),
             flags,
             &raw const change,
             size_of::<libc::mount_attr>(),
         )
     };
+    if done == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// Enters the users and the mounts of a sandbox, whose first process is given. The working directory is then its root.
+pub(crate) fn enter_mounts(first_process: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: no memory is involved, and there is one thread.
+    let done = unsafe { libc::setns(first_process.as_raw_fd(), libc::CLONE_NEWUSER | libc::CLONE_NEWNS) };
     if done == 0 { Ok(()) } else { Err(last_error()) }
 }
 
@@ -151,6 +171,14 @@ pub(crate) fn ignore_children() -> Result<(), Errno> {
     // SAFETY: SIG_IGN is no function of ours, so no handler can run.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     if before == libc::SIG_ERR { Err(last_error()) } else { Ok(()) }
+}
+
+/// Puts every signal to its default action: what the server ignores (started by `nohup`, say) an exec would keep.
+pub(crate) fn default_signals() {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: SIG_DFL is no function of ours. Some refuse: they have no other action.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 pub(crate) fn default_children() -> Result<(), Errno> {

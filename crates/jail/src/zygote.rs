@@ -13,6 +13,7 @@ use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::root::Late;
+use crate::store::Tree;
 use crate::{child, place, sys};
 
 /// For what libraries write while they are loaded, such as font lists.
@@ -25,7 +26,10 @@ const BOUNDS: Bounds = Bounds { processes: u32::MAX, open_files: u32::MAX, data_
 pub(crate) struct Given<'a> {
     pub(crate) zygote: &'a Zygote,
     pub(crate) socket: &'a OwnedFd,
+    /// `tasks` files of version 1.
+    pub(crate) cgroups: &'a [OwnedFd],
     pub(crate) late: &'a [Late],
+    pub(crate) trees: &'a [Tree],
     pub(crate) filter: &'a Filter,
     /// The executable that starts its interpreter, and that runners are made of.
     pub(crate) guest: BorrowedFd<'a>,
@@ -40,8 +44,11 @@ pub(crate) fn become_zygote(given: &Given<'_>) -> ! {
 }
 
 fn confine(given: &Given<'_>) -> Outcome<std::convert::Infallible> {
-    sys::default_children().at("resetting SIGCHLD")?;
-    place::mount_own(DISK_BYTES, given.late)?;
+    for tasks in given.cgroups {
+        rustix::io::write(tasks, b"0").at("joining a cgroup")?;
+    }
+    sys::default_signals();
+    place::mount_own(DISK_BYTES, given.late, given.trees)?;
     place::enter_root()?;
     rustix::system::sethostname(b"belljar").at("setting the host name")?;
     if let Some(id) = given.id {

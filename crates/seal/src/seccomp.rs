@@ -12,7 +12,7 @@
 //! | clone3  | sandbox        | ENOSYS, upon which every C library uses clone, whose flags a filter can see       |
 //!
 //! A zygote has them all but for `setns`, which its forks lose when they have entered their sandbox.
-//!//!
+//!
 //! Of several errors the kernel returns the one of the filter installed last. Another architecture than the machine's
 //! own, such as 32-bit calls on x86_64, ends the process; x32 numbers are simply not on the list.
 
@@ -204,15 +204,16 @@ macro_rules! calls {
 }
 
 /// What making a sandbox takes besides the list, and `clone3`. Gone once it is made.
-const MAKING: &[i64] = calls![SYS_mount SYS_pivot_root SYS_sethostname SYS_umount2 SYS_unshare];
+const MAKING: &[i64] = calls![
+    SYS_mount SYS_mount_setattr SYS_move_mount SYS_open_tree SYS_pivot_root SYS_sethostname SYS_umount2 SYS_unshare
+];
 
 /// What entering one takes.
 const ENTERING: &[i64] = calls![SYS_setns];
 
 const REFUSED: &[i64] = calls![
     SYS_acct SYS_add_key SYS_bpf SYS_chroot SYS_clock_settime SYS_delete_module SYS_fanotify_init SYS_finit_module
-    SYS_fsmount SYS_fsopen SYS_init_module SYS_kcmp SYS_kexec_load SYS_keyctl SYS_mount_setattr SYS_move_mount
-    SYS_name_to_handle_at SYS_open_by_handle_at SYS_open_tree SYS_perf_event_open SYS_pidfd_getfd
+    SYS_fsmount SYS_fsopen SYS_init_module SYS_kcmp SYS_kexec_load SYS_keyctl SYS_name_to_handle_at SYS_open_by_handle_at SYS_perf_event_open SYS_pidfd_getfd
     SYS_process_vm_readv SYS_process_vm_writev SYS_ptrace SYS_quotactl SYS_reboot SYS_request_key SYS_setdomainname
     SYS_settimeofday SYS_swapoff SYS_swapon SYS_syslog SYS_userfaultfd SYS_vhangup
 ];

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use belljar_core::BUILD;
 use belljar_core::wire::Bounds;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -24,6 +25,8 @@ pub const WRITABLE: [(&str, u32); 5] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Landlock {
     Up,
+    /// As up, and the directory in which a layer is built is writable too.
+    UpForBuilding,
     None,
 }
 
@@ -33,8 +36,13 @@ pub fn seal(bounds: &Bounds, landlock: Landlock, last: &Filter) -> Outcome<()> {
     limits(bounds)?;
     drop_capabilities()?;
     set_no_new_privs(true).at("no_new_privs")?;
-    if landlock == Landlock::Up {
-        restrict_paths().map_err(|_| Failure { step: "landlock".to_owned(), errno: libc::EINVAL })?;
+    let building = match landlock {
+        Landlock::Up => Some(None),
+        Landlock::UpForBuilding => Some(Some(BUILD.trim_start_matches('/'))),
+        Landlock::None => None,
+    };
+    if let Some(building) = building {
+        restrict_paths(building).map_err(|_| Failure { step: "landlock".to_owned(), errno: libc::EINVAL })?;
     }
     last.install()
 }
@@ -82,7 +90,7 @@ const NEWEST: ABI = ABI::V6;
 /// A second wall behind the mounts: everything may be read and run, only the sandbox's own places and the harmless
 /// devices written. Not its scopes for signals and abstract sockets: what a zygote has forked into a sandbox and what the
 /// guest has started there are two domains, and have to reach each other.
-fn restrict_paths() -> Result<(), Box<dyn std::error::Error>> {
+fn restrict_paths(building: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     let all = AccessFs::from_all(NEWEST);
     let read = AccessFs::from_read(NEWEST);
     let mut rules = Ruleset::default()
@@ -91,7 +99,7 @@ fn restrict_paths() -> Result<(), Box<dyn std::error::Error>> {
         .create()?
         .add_rule(beneath("/", read)?)?
         .add_rule(beneath("/proc", read | AccessFs::WriteFile | AccessFs::Truncate)?)?;
-    for (path, _) in WRITABLE {
+    for path in WRITABLE.iter().map(|(path, _)| *path).chain(building) {
         rules = rules.add_rule(beneath(path, all)?)?;
     }
     for device in ["dev/null", "dev/zero", "dev/full"] {

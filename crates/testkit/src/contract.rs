@@ -7,9 +7,10 @@
 
 use std::time::{Duration, Instant};
 
+use belljar_core::wire::Part;
 use belljar_core::{
-    Backend, BackendError, Changes, Event, Exit, FileErrorKind, FileKind, Finish, Language, Limits, Program, Range,
-    Sandbox, Source, Spec, State, Stdin, Stream, Then,
+    Asked, Backend, BackendError, Changes, Event, Exit, FileErrorKind, FileKind, Finish, Language, Limits, Network,
+    Program, Range, Sandbox, Source, Spec, State, Stdin, Stream, Then,
 };
 
 /// Makes a module with a test for each check, on the backend that `$backend`, an async expression, comes to.
@@ -37,6 +38,8 @@ macro_rules! keeps_the_contract {
             a_waiting_kernel_gives_way_to_an_environment
             a_waiting_kernel_changes_nothing
             a_kernel_that_cannot_wait_is_none
+            a_question_is_answered
+            a_network_is_its_doors
         }
     };
     ($module:ident, $backend:expr, $($check:ident)*) => {
@@ -497,4 +500,44 @@ pub async fn a_kernel_that_cannot_wait_is_none(backend: &dyn Backend) {
         }
         sandbox.close().await.expect("closes");
     }
+}
+
+const ASK: &str = "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/home/agent/.belljar')\ns.sendall(b'how much?\\n')\n\
+    told = b''\nwhile part := s.recv(100): told += part\nprint(told.decode())";
+
+/// What a program asks comes out, its answer comes in, and one that is given up is told.
+pub async fn a_question_is_answered(backend: &dyn Backend) {
+    let sandbox = open(backend, Limits::default()).await;
+    let next = || async { tokio::time::timeout(PATIENCE, sandbox.asked()).await.expect("in time").expect("stands") };
+    let serve = async {
+        let Asked::Question { id, body } = next().await else { panic!("nothing was asked") };
+        assert_eq!(body, b"how much?\n");
+        sandbox.answer(id, b"as much ".to_vec(), Part::MoreComes);
+        sandbox.answer(id, b"as that".to_vec(), Part::Last);
+    };
+    let ((), ran) = tokio::join!(serve, run(&*sandbox, code(Language::Python, ASK)));
+    assert_eq!(ran.stdout.trim(), "as much as that", "{ran:?}");
+    let mut running = sandbox.start(code(Language::Python, ASK)).await.expect("starts");
+    let Asked::Question { id, .. } = next().await else { panic!("nothing was asked") };
+    running.stop();
+    assert_eq!(next().await, Asked::Withdrawn { id });
+    sandbox.close().await.expect("closes");
+}
+
+/// Doors are given once, for each granted port; without a network there is none.
+pub async fn a_network_is_its_doors(backend: &dyn Backend) {
+    if !backend.capabilities().network {
+        return;
+    }
+    let grants = ["a.test", "b.test:8443"].map(|text| text.parse().expect("a grant")).to_vec();
+    let spec = Spec { network: Network::Granted(grants), ..Spec::default() };
+    let sandbox = backend.open(&spec).await.expect("a sandbox opens");
+    assert_eq!(sandbox.doors().map(|doors| doors.transparent.len()), Some(3));
+    assert!(sandbox.doors().is_none());
+    assert_ne!(sandbox.isolation().network, "none");
+    sandbox.close().await.expect("closes");
+    let sandbox = open(backend, Limits::default()).await;
+    assert!(sandbox.doors().is_none());
+    assert_eq!(sandbox.isolation().network, "none");
+    sandbox.close().await.expect("closes");
 }

@@ -2,16 +2,19 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use belljar_core::BackendError;
 use belljar_core::wire::{self, JailReply, JailRequest, Setup};
+use belljar_core::{BackendError, Layer};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 
+use super::cgroup::Group;
+use super::ids::Lease;
 use super::setup;
 use crate::sys;
 
@@ -33,6 +36,18 @@ pub(super) struct Refusal {
     pub(super) errno: i32,
 }
 
+/// What a jail is started with.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    pub(super) setup: Setup,
+    /// As [`crate::Host::trust`].
+    pub(super) trust: Option<Arc<str>>,
+    /// The host user of its zygotes, where each sandbox has its own.
+    pub(super) zygote_id: Option<Lease>,
+    /// What its zygotes are held by.
+    pub(super) group: Option<Group>,
+}
+
 #[derive(Debug)]
 pub(super) struct Jail {
     /// One request at a time; `None` only while dropping.
@@ -40,11 +55,16 @@ pub(super) struct Jail {
     process: Child,
     landlock_abi: u32,
     alive: AtomicBool,
+    group: Option<Group>,
+    /// Given back when nobody has it any more.
+    _zygote_id: Option<Lease>,
 }
 
 impl Jail {
     /// Starts the jail and waits for its root to stand: a few milliseconds, once per server. Inside a runtime.
-    pub(super) fn start(plan: &Setup) -> Result<Jail, Refusal> {
+    pub(super) fn start(given: Given) -> Result<Jail, Refusal> {
+        let Given { mut setup, trust, zygote_id, group } = given;
+        setup.zygote_id = zygote_id.as_ref().map(Lease::number);
         let at = |step: &'static str| {
             move |error: std::io::Error| Refusal { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(0) }
         };
@@ -52,6 +72,8 @@ impl Jail {
         let guest = sys::memory_file("belljar-guest", GUEST).map_err(at("keeping the guest in memory"))?;
         let transpile = sys::memory_file("belljar-transpile", TRANSPILE).map_err(at("keeping a program in memory"))?;
         let zygote = sys::memory_file("belljar-zygote", ZYGOTE).map_err(at("keeping a library in memory"))?;
+        let trust = trust.as_deref().unwrap_or_default().as_bytes();
+        let trust = sys::memory_file("belljar-trust", trust).map_err(at("keeping certificates in memory"))?;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(std::io::Error::from)
             .map_err(at("making a control socket"))?;
@@ -60,13 +82,21 @@ impl Jail {
             (&guest, wire::GUEST_FD),
             (&transpile, wire::TRANSPILE_FD),
             (&zygote, wire::ZYGOTE_FD),
+            (&trust, wire::TRUST_FD),
         ];
         let process = sys::start_jail(&jail, given).map_err(at("starting the jail"))?;
         drop(theirs);
         // From here on dropping it ends the process.
-        let mut jail = Jail { control: None, process, landlock_abi: 0, alive: AtomicBool::new(true) };
+        let mut jail = Jail {
+            control: None,
+            process,
+            landlock_abi: 0,
+            alive: AtomicBool::new(true),
+            group,
+            _zygote_id: zygote_id,
+        };
 
-        let body = wire::encode_body(plan).map_err(|_| Refusal { step: "writing the plan".to_owned(), errno: 0 })?;
+        let body = wire::encode_body(&setup).map_err(|_| Refusal { step: "writing the plan".to_owned(), errno: 0 })?;
         sys::send(ours.as_fd(), &body, &[]).map_err(at("sending the plan"))?;
         let mut buffer = [0; REPLY_MAX];
         let (length, _) = sys::receive(ours.as_fd(), &mut buffer).map_err(at("waiting for the jail"))?;
@@ -89,8 +119,23 @@ impl Jail {
         self.alive.load(Ordering::Acquire)
     }
 
+    pub(super) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
     /// Asks for a process, and gets its handle. Must not be dropped half-way: the answer would be taken for the next one's.
     pub(super) async fn ask(&self, request: &JailRequest, fds: &[BorrowedFd<'_>]) -> Result<OwnedFd, BackendError> {
+        // Without a descriptor for it the sandbox goes down by itself: its stream has no other end.
+        let none = || setup("asking the jail", &"no room for another descriptor");
+        self.exchange(request, fds).await?.ok_or_else(none)
+    }
+
+    /// Has a layer put into a sandbox. Must not be dropped half-way either.
+    pub(super) async fn add_layer(&self, layer: Layer, first_process: BorrowedFd<'_>) -> Result<(), BackendError> {
+        self.exchange(&JailRequest::AddLayer(layer), &[first_process]).await.map(drop)
+    }
+
+    async fn exchange(&self, request: &JailRequest, fds: &[BorrowedFd<'_>]) -> Result<Option<OwnedFd>, BackendError> {
         // Only for an end of the jail itself. What else can go wrong, such as descriptors that cannot be passed because
         // too many are on their way, costs this request and no sandbox that stands.
         let lost = |why: &dyn std::fmt::Display| {
@@ -110,12 +155,22 @@ impl Jail {
             .await
             .map_err(|error| lost(&error))?;
         match (wire::decode_body(&buffer[..length]), fd) {
-            (Ok(JailReply::Opened), Some(first_process)) => Ok(first_process),
+            (Ok(JailReply::Opened | JailReply::Done), process) => Ok(process),
             (Ok(JailReply::Failed { step, errno }), _) => Err(setup(&step, &std::io::Error::from_raw_os_error(errno))),
-            // Without a descriptor for it the sandbox goes down by itself: its stream has no other end.
-            (Ok(JailReply::Opened), None) => Err(setup("asking the jail", &"no room for another descriptor")),
             _ => Err(lost(&"it ended")),
         }
+    }
+}
+
+impl Jail {
+    fn has_ended(&mut self) -> bool {
+        for _ in 0..END_LOOKS {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return true;
+            }
+            std::thread::sleep(END_LOOK_AGAIN);
+        }
+        false
     }
 }
 
@@ -124,13 +179,12 @@ impl Drop for Jail {
         // It ends when its socket closes, and with it all that it has made: what we started is only gone after that. Killed at
         // once, it would leave them in our cgroup for a moment longer than we are here. The kill is for one that hangs.
         drop(self.control.take());
-        for _ in 0..END_LOOKS {
-            if !matches!(self.process.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(END_LOOK_AGAIN);
+        if !self.has_ended() {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
         }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        if let Some(group) = &self.group {
+            group.remove_now();
+        }
     }
 }

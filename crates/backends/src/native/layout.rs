@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use belljar_core::Language;
-use belljar_core::wire::{Bind, Setup};
+use belljar_core::wire::{ASK, Bind, Setup, TRUST};
+use belljar_core::{BUILD, Language, LayerKind, Network, PROXY_PORT};
 
 use super::interpreters::{Chosen, Interpreters};
+use super::store::Store;
 use super::warm;
 
 /// Directories of the root that are links on newer systems and real ones on older.
@@ -42,9 +43,25 @@ const PASSWD: &str =
     "agent:x:1000:1000:agent:/home/agent:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n";
 const GROUP: &str = "agent:x:1000:\nnogroup:x:65534:\n";
 const HOSTS: &str = "127.0.0.1 localhost belljar\n::1 localhost\n";
+/// Without a network nobody is there, and the answer is a refusal at once.
+const RESOLVER: &str = "nameserver 127.0.0.1\noptions timeout:2 attempts:2\n";
 
-pub(super) fn plan(interpreters: &Interpreters, go_cache: Option<&Path>) -> Setup {
-    let mut setup = Setup { binds: Vec::new(), links: Vec::new(), files: Vec::new(), zygote_id: None };
+/// Programs of ours that come before the host's own of the same name.
+const BIN: &str = "/belljar/bin";
+/// Those that are the guest's executable, which looks at the name that it is called by.
+const ASKING: [&str; 3] = ["pip", "pip3", "uv"];
+/// What Python finds before its own.
+const PYTHON_LIB: &str = "/belljar/lib";
+/// Small programs of ours, by their path.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("/belljar/bin/npm", include_str!("../../../guest/src/ask/npm.sh")),
+    ("/belljar/lib/pip/__init__.py", include_str!("../../../guest/src/ask/pip/__init__.py")),
+    ("/belljar/lib/pip/__main__.py", include_str!("../../../guest/src/ask/pip/__main__.py")),
+    ("/belljar/lib/sitecustomize.py", include_str!("../../../guest/src/ask/sitecustomize.py")),
+];
+
+pub(super) fn plan(interpreters: &Interpreters, go_cache: Option<&Path>, store: Option<&Store>) -> Setup {
+    let mut setup = Setup { store: store.and_then(Store::path).map(str::to_owned), ..Setup::default() };
     for directory in ["/usr", "/nix/store"] {
         if Path::new(directory).is_dir() {
             show(&mut setup, directory);
@@ -84,9 +101,19 @@ pub(super) fn plan(interpreters: &Interpreters, go_cache: Option<&Path>) -> Setu
         ("/etc/hosts", HOSTS),
         ("/etc/hostname", "belljar\n"),
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
-        ("/etc/resolv.conf", ""),
-    ] {
+        ("/etc/resolv.conf", RESOLVER),
+    ]
+    .into_iter()
+    .chain(PROGRAMS)
+    {
         setup.files.push((path.to_owned(), content.to_owned()));
+    }
+    setup.links.extend(ASKING.map(|name| (format!("{BIN}/{name}"), ASK.to_owned())));
+    let packages = LayerKind::Python.inside();
+    setup.directories = [packages, LayerKind::Node.inside(), BUILD, PYTHON_LIB].map(str::to_owned).to_vec();
+    // Python looks for its packages when it starts, and a layer may come later.
+    for version in interpreters.pythons() {
+        setup.directories.push(format!("{packages}/lib/python{version}/site-packages"));
     }
     setup
 }
@@ -95,10 +122,39 @@ fn show(setup: &mut Setup, path: &str) {
     setup.binds.push(Bind { host: path.to_owned(), inside: path.to_owned() });
 }
 
+/// Whether what programs trust on their way out is a file of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    Ours,
+    Hosts,
+}
+
+/// What is in the sandbox itself.
+const DIRECT: &str = "localhost,127.0.0.1,::1";
+
+/// Variables that name the file of certificates, by those who read them.
+const TRUSTING: [&str; 7] = [
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "PIP_CERT",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+];
+
 /// The whole environment of a sandbox's programs: nothing of the server's own, then what the caller added.
-pub(super) fn environment(chosen: &Chosen, added: &[(String, String)]) -> Vec<(String, String)> {
+pub(super) fn environment(
+    chosen: &Chosen,
+    network: &Network,
+    trust: Trust,
+    added: &[(String, String)],
+) -> Vec<(String, String)> {
+    let (packages, modules) = (LayerKind::Python.inside(), LayerKind::Node.inside());
+    let path = format!("{BIN}:{packages}/bin:{modules}/.bin:{}", chosen.path);
+    let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
     let mut base = vec![
-        ("PATH", chosen.path.as_str()),
+        ("PATH", path.as_str()),
         ("HOME", "/home/agent"),
         ("USER", "agent"),
         ("LOGNAME", "agent"),
@@ -107,13 +163,28 @@ pub(super) fn environment(chosen: &Chosen, added: &[(String, String)]) -> Vec<(S
         ("TMPDIR", "/tmp"),
         // Nobody watches a window here: figures are drawn to memory.
         ("MPLBACKEND", "Agg"),
+        ("PYTHONUSERBASE", packages),
+        ("PYTHONPATH", PYTHON_LIB),
     ];
+    let is_offline = *network == Network::None;
     // Compilers that would look for packages, and for other versions of themselves, on the network.
     if chosen.has(Language::Go) {
-        base.extend([("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]);
+        base.push(("CGO_ENABLED", "0"));
+        if is_offline {
+            base.extend([("GOPROXY", "off"), ("GOTOOLCHAIN", "local")]);
+        }
     }
-    if chosen.has(Language::Rust) {
+    if chosen.has(Language::Rust) && is_offline {
         base.push(("CARGO_NET_OFFLINE", "true"));
+    }
+    if !is_offline {
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
+            base.push((name, &proxy));
+        }
+        base.extend([("NO_PROXY", DIRECT), ("no_proxy", DIRECT)]);
+        if trust == Trust::Ours {
+            base.extend(TRUSTING.map(|name| (name, TRUST)));
+        }
     }
     let kept = base.iter().filter(|(name, _)| !added.iter().any(|(other, _)| other == name));
     kept.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).chain(added.iter().cloned()).collect()

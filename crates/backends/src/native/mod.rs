@@ -12,30 +12,37 @@ mod interpreters;
 mod jail;
 mod kernel;
 mod layout;
+mod network;
 mod place;
 mod probe;
+mod sandbox;
+mod store;
 mod warm;
 mod zygote;
 
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belljar_core::wire::{Bounds, CgroupEntry, Fork, Init, Open};
 use belljar_core::{
-    Backend, BackendError, Capabilities, Content, Event, Exit, Isolation, Language, Later, Listing, Probe, Program,
-    Range, Running, Sandbox, Spec, StdinWriter,
+    Backend, BackendError, Capabilities, Isolation, Language, Later, LayerKind, Limits, Network, Probe, Sandbox, Spec,
 };
 use tokio::net::UnixStream;
 
 use self::cgroup::{Cgroups, Controller, Group};
 use self::ids::Ids;
 use self::interpreters::{Chosen, Interpreters};
-use self::jail::Jail;
+use self::jail::{Given, Jail};
+use self::layout::Trust;
+use self::network::Handover;
 use self::place::Place;
+use self::sandbox::NativeSandbox;
+use self::store::Store;
 use self::zygote::{Zygote, Zygotes};
 use crate::host::Host;
-use crate::link::{self, Link, NotThere, Started};
+use crate::link::{Link, NotThere};
 use crate::sys;
 
 pub use self::warm::NotWarm;
@@ -46,6 +53,11 @@ const WATCH_SLACK_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Fewer than these, and a fork would fail where a start does not.
 const FORKED_PROCESSES_MIN: u32 = 4;
+
+/// What a zygote that loads a layer may have, with all that it starts. Some scientific packages are 300 MB when loaded.
+fn layered_limits() -> Limits {
+    Limits { memory_bytes: 1024 * 1024 * 1024, processes: 32, cpu_milli: 1000, ..Limits::default() }
+}
 
 /// Whether interpreters are started and loaded ahead, to be forked into sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,11 +72,10 @@ pub(crate) struct Native {
     /// Shown to every sandbox, if it was filled before we started.
     go_cache: Option<PathBuf>,
     ids: Option<Arc<Ids>>,
-    /// The host user of zygotes, where each sandbox has its own.
-    zygote_id: Option<ids::Lease>,
-    /// `None` if the operator wants none.
+    store: Option<Store>,
+    trust: Option<Arc<str>>,
+    /// `None` if the operator wants none. Before `cgroups`, as the jail: both may be in some that go with them.
     zygotes: Option<Arc<Zygotes>>,
-    // Before `cgroups`: it may be in one that goes with them.
     jail: Mutex<Result<Arc<Jail>, jail::Refusal>>,
     cgroups: Arc<Cgroups>,
 }
@@ -78,12 +89,12 @@ impl Native {
         let cgroups = Arc::new(Cgroups::find());
         // Root gives each sandbox a host user of its own; anybody else has only the one.
         let ids = sys::is_admin().then(|| Arc::new(Ids::default()));
-        let zygote_id = ids.as_ref().map(Ids::lease);
         let jail = jail::Refusal { step: String::new(), errno: 0 };
         let native = Native {
             cgroups,
             ids,
-            zygote_id,
+            store: host.layers.as_deref().and_then(Store::find),
+            trust: host.trust.as_deref().map(Arc::from),
             jail: Mutex::new(Err(jail)),
             zygotes: (preload == Preload::Yes).then(Arc::default),
             interpreters,
@@ -91,7 +102,7 @@ impl Native {
         };
         // Its zygote has until the first call to be there.
         if let (Ok(jail), Ok(chosen)) = (native.jail(), native.interpreters.choose(&[])) {
-            native.zygote(&jail, Some(Language::Python), &chosen);
+            native.zygote(&jail, &Spec { waiting: Some(Language::Python), ..Spec::default() }, &chosen);
         }
         native
     }
@@ -100,23 +111,58 @@ impl Native {
     fn jail(&self) -> Result<Arc<Jail>, BackendError> {
         let mut jail = self.jail.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(&*jail, Ok(jail) if jail.is_alive()) {
-            let mut plan = layout::plan(&self.interpreters, self.go_cache.as_deref());
-            plan.zygote_id = self.zygote_id.as_ref().map(|id| id.number());
-            *jail = Jail::start(&plan).map(Arc::new);
+            *jail = Jail::start(self.given()).map(Arc::new);
         }
         jail.as_ref().map(Arc::clone).map_err(probe::explain)
     }
 
-    /// What a kernel that is to wait in a sandbox can be forked from, if anything.
-    fn zygote(&self, jail: &Arc<Jail>, waiting: Option<Language>, chosen: &Chosen) -> Option<Arc<Zygote>> {
-        let zygotes = self.zygotes.as_ref().filter(|_| waiting == Some(Language::Python))?;
-        let (_, interpreter) = chosen.programs.iter().find(|(language, _)| *language == Language::Python)?;
-        zygotes.get(jail, interpreter, || layout::environment(chosen, &[]))
+    fn given(&self) -> Given {
+        Given {
+            setup: layout::plan(&self.interpreters, self.go_cache.as_deref(), self.store.as_ref()),
+            trust: self.trust.clone(),
+            zygote_id: self.ids.as_ref().map(Ids::lease),
+            group: None,
+        }
     }
 
+    /// For a jail whose zygote loads a layer: what that does is not ours to trust, so it is held as a sandbox is. Where
+    /// nothing can hold it there is none.
+    fn given_for_layer(&self) -> Option<Given> {
+        let group = self.cgroups.create(&layered_limits()).ok().flatten()?;
+        if [Controller::Memory, Controller::Pids].into_iter().all(|controller| group.holds(controller)) {
+            return Some(Given { group: Some(group), ..self.given() });
+        }
+        group.remove_now();
+        None
+    }
+
+    /// What a kernel that is to wait in a sandbox can be forked from, if anything.
+    fn zygote(&self, jail: &Arc<Jail>, spec: &Spec, chosen: &Chosen) -> Option<Arc<Zygote>> {
+        // On its way in it is four processes at once for a moment.
+        let is_wanted = spec.waiting == Some(Language::Python)
+            && spec.limits.processes >= FORKED_PROCESSES_MIN
+            && spec.build.is_none();
+        let zygotes = self.zygotes.as_ref().filter(|_| is_wanted)?;
+        let (_, interpreter) = chosen.programs.iter().find(|(language, _)| *language == Language::Python)?;
+        let env = || layout::environment(chosen, &Network::None, Trust::Hosts, &[]);
+        match spec.layers.iter().find(|layer| layer.kind == LayerKind::Python) {
+            None => zygotes.of_jail(jail, interpreter, env),
+            // Its packages run in it, and could carry what they see in one sandbox to the next, and out by that one's network.
+            Some(_) if spec.network != Network::None => None,
+            // Not the plain one: what it has loaded may be another version of what the layer has.
+            Some(layer) => zygotes.of_layer(layer, spec.owner.as_deref(), interpreter, env, || self.given_for_layer()),
+        }
+    }
+
+    /// Opens a place in the jail of its zygote, if that has one of its own, or in the one given.
     async fn open_place(&self, jail: &Arc<Jail>, spec: &Spec) -> Result<NativeSandbox, BackendError> {
         let limits = &spec.limits;
+        store::check(self.store.as_ref(), spec)?;
+        let ports = network::ports(&spec.network)?;
         let chosen = self.interpreters.choose(&spec.interpreters)?;
+        let zygote = self.zygote(jail, spec, &chosen);
+        let own_jail = zygote.as_ref().and_then(|zygote| zygote.own_jail()).cloned();
+        let jail = own_jail.as_ref().unwrap_or(jail);
         let group = self.cgroups.create(limits).map_err(|error| setup("making a cgroup", &error))?;
         let id = self.ids.as_ref().map(Ids::lease);
         let holds_memory = group.as_ref().is_some_and(|group| group.holds(Controller::Memory));
@@ -129,9 +175,9 @@ impl Native {
             // grows faster than the watch looks.
             data_bytes: (!holds_memory).then_some(limits.memory_bytes + limits.memory_bytes / 4 + WATCH_SLACK_BYTES),
         };
-        // On its way in it is four processes at once for a moment.
-        let waiting = spec.waiting.filter(|_| limits.processes >= FORKED_PROCESSES_MIN);
-        let zygote = self.zygote(jail, waiting, &chosen);
+        if let (Some(store), Some(name), Some(id)) = (&self.store, &spec.build, &id) {
+            store.give(name, id.number())?;
+        }
         let forked = zygote.map(|zygote| kernel::pair().map(|ends| (zygote, ends))).transpose()?;
         let open = Open {
             host_id: id.as_ref().map(|id| id.number()),
@@ -139,6 +185,9 @@ impl Native {
             disk_bytes: limits.disk_bytes,
             with_kernel: forked.is_some(),
             bounds,
+            layers: spec.layers.clone(),
+            build: spec.build.clone(),
+            ports,
         };
         let (ours, guests) =
             std::os::unix::net::UnixStream::pair().map_err(|error| setup("making a stream", &error))?;
@@ -147,11 +196,19 @@ impl Native {
             guests.extend(guests_ends.into_all());
             (zygote, kernels_ends)
         });
-        let isolation = self.isolation(jail, group.as_ref(), id.is_some());
+        let handover = match open.ports.as_deref().map(Handover::new).transpose()? {
+            Some((handover, theirs)) => {
+                guests.push(theirs);
+                Some(handover)
+            }
+            None => None,
+        };
+        let isolation = self.isolation(jail, group.as_ref(), id.is_some(), &spec.network);
         let place = Place::open(jail, open, guests, group, id).await?;
         ours.set_nonblocking(true).map_err(|error| setup("making a stream", &error))?;
         let ours = UnixStream::from_std(ours).map_err(|error| setup("making a stream", &error))?;
-        let env = layout::environment(&chosen, &spec.env);
+        let trust = if self.trust.is_some() { Trust::Ours } else { Trust::Hosts };
+        let env = layout::environment(&chosen, &spec.network, trust, &spec.env);
         let fork = forked.is_some().then(|| Fork { landlock: jail.landlock_abi() > 0, bounds, env: env.clone() });
         let init = Init {
             env,
@@ -172,10 +229,11 @@ impl Native {
         } else {
             std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
         };
-        Ok(NativeSandbox { link, place, isolation, cpus })
+        let doors = Mutex::new(handover.map(Handover::take).transpose()?);
+        Ok(NativeSandbox { link, place, isolation, cpus, doors, added: AtomicU32::new(0) })
     }
 
-    fn isolation(&self, jail: &Jail, group: Option<&Group>, own_id: bool) -> Isolation {
+    fn isolation(&self, jail: &Jail, group: Option<&Group>, own_id: bool, network: &Network) -> Isolation {
         Isolation {
             backend: self.name().to_owned(),
             namespaces: "user pid mount net ipc uts cgroup time".to_owned(),
@@ -186,7 +244,7 @@ impl Native {
             },
             cgroup: group
                 .map_or_else(|| format!("none: {}; rlimits instead", self.cgroups.why_none()), Group::describe),
-            network: "none".to_owned(),
+            network: network::describe(network),
             user: if own_id { "own host uid" } else { "the server's uid" }.to_owned(),
         }
     }
@@ -207,8 +265,8 @@ impl Backend for Native {
             languages: self.interpreters.languages(),
             interpreters: self.interpreters.names(),
             missing: missing.collect(),
-            network: false,
-            layers: false,
+            network: true,
+            layers: self.store.is_some(),
         }
     }
 
@@ -230,89 +288,6 @@ impl Backend for Native {
                 zygotes.settled().await;
             }
         })
-    }
-}
-
-#[derive(Debug)]
-struct NativeSandbox {
-    // Before `place`: the guest sees the end of its stream before it is killed.
-    link: Link,
-    place: Place,
-    isolation: Isolation,
-    cpus: u32,
-}
-
-impl Sandbox for NativeSandbox {
-    fn isolation(&self) -> &Isolation {
-        &self.isolation
-    }
-
-    fn start(&self, program: Program) -> Later<'_, Box<dyn Running>> {
-        Box::pin(async move {
-            // A backstop only: the engine ends the program at its wall limit, by then it cannot have used more.
-            let cpu_seconds = (program.wall.as_secs() + 2) * u64::from(self.cpus);
-            let watcher = self.place.watcher();
-            let started = self.link.start(program, cpu_seconds).await?;
-            Ok(Box::new(NativeRunning { started, watcher }) as Box<dyn Running>)
-        })
-    }
-
-    fn read<'a>(&'a self, path: &'a str, range: Range) -> Later<'a, Content> {
-        Box::pin(self.link.read(path, range))
-    }
-
-    fn write<'a>(&'a self, path: &'a str, bytes: Vec<u8>) -> Later<'a, ()> {
-        Box::pin(async move { self.link.write(path, &bytes).await })
-    }
-
-    fn list<'a>(&'a self, path: &'a str, depth: u32, entries_max: u32) -> Later<'a, Listing> {
-        Box::pin(self.link.list(path, depth, entries_max))
-    }
-
-    fn is_alive(&self) -> bool {
-        self.link.is_alive()
-    }
-
-    fn close(self: Box<Self>) -> Later<'static, ()> {
-        Box::pin(async move {
-            let NativeSandbox { link, place, .. } = *self;
-            drop(link);
-            place.destroy().await;
-            Ok(())
-        })
-    }
-}
-
-#[derive(Debug)]
-struct NativeRunning {
-    started: Started,
-    watcher: place::Watcher,
-}
-
-impl Running for NativeRunning {
-    fn next(&mut self) -> Later<'_, Event> {
-        Box::pin(async move {
-            let mut event = self.started.next().await?;
-            if let Event::Finished(finish) = &mut event
-                && link::was_killed(finish)
-                && self.watcher.killed_for_memory()
-            {
-                finish.exit = Exit::OutOfMemory;
-            }
-            Ok(event)
-        })
-    }
-
-    fn stop(&mut self) {
-        self.started.stop();
-    }
-
-    fn signal(&mut self, signal: i32) {
-        self.started.signal(signal);
-    }
-
-    fn stdin(&mut self) -> Option<Box<dyn StdinWriter>> {
-        self.started.stdin()
     }
 }
 

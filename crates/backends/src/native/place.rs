@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use belljar_core::BackendError;
 use belljar_core::wire::{Fork, JailRequest, Open};
+use belljar_core::{BackendError, Layer};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::cgroup::Group;
@@ -26,7 +26,7 @@ struct Remains {
     group: Option<Arc<Group>>,
     id: Option<Lease>,
     /// Its end is the end of every sandbox that it made.
-    _jail: Arc<Jail>,
+    jail: Arc<Jail>,
 }
 
 /// Tells of the kernel's kills since it was made.
@@ -59,7 +59,7 @@ impl Place {
             match jail.ask(&request, &fds).await {
                 Ok(first_process) => {
                     let group = group.map(|group| Arc::new(group.entered()));
-                    Ok(Place { remains: Some(Remains { first_process, group, id, _jail: jail }) })
+                    Ok(Place { remains: Some(Remains { first_process, group, id, jail }) })
                 }
                 Err(error) => {
                     if let Some(group) = group {
@@ -88,6 +88,16 @@ impl Place {
             }
         });
         Ok(())
+    }
+
+    /// Puts a layer into it, over the one of its kind that it has.
+    pub(super) async fn add_layer(&self, layer: Layer) -> Result<(), BackendError> {
+        let Some(Remains { first_process, jail, .. }) = &self.remains else { return Ok(()) };
+        let first_process = first_process.try_clone().map_err(|error| super::setup("adding packages", &error))?;
+        let jail = Arc::clone(jail);
+        // In a task of its own, as at the opening.
+        let adding = tokio::spawn(async move { jail.add_layer(layer, first_process.as_fd()).await });
+        adding.await.unwrap_or_else(|error| Err(super::setup("adding packages", &error)))
     }
 
     pub(super) fn watcher(&self) -> Watcher {
@@ -122,7 +132,7 @@ impl Remains {
     }
 
     async fn clear(self) {
-        let Remains { first_process, group, id, _jail } = self;
+        let Remains { first_process, group, id, jail } = self;
         // Readable once the process is gone, which the kernel allows only when all others in the namespace are.
         if let Ok(exit) = sys::watch(first_process) {
             let _ = exit.readable().await;
@@ -130,6 +140,6 @@ impl Remains {
         if let Some(group) = group {
             group.remove().await;
         }
-        drop(id);
+        drop((id, jail));
     }
 }

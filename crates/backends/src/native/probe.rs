@@ -35,7 +35,10 @@ pub(super) fn probe(
         Wall { name: "landlock", state: landlock(jail.as_ref().ok().map(|jail| jail.landlock_abi())) },
         Wall { name: "cgroup", state: cgroup(cgroups) },
         Wall { name: "user", state: user },
-        Wall { name: "network", state: stands("none: an empty network namespace") },
+        Wall {
+            name: "network",
+            state: stands("none, or by doors to what is granted: a network namespace without a way out"),
+        },
     ];
     let languages = Language::ALL
         .into_iter()

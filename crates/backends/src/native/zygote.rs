@@ -1,7 +1,10 @@
 //! Zygotes, from the host's side: interpreters that were started once, have loaded what they could, and fork into sandboxes.
 //!
-//! One for each interpreter that sandboxes ask for. Where there is none yet, or none any more, the guest starts the kernel
-//! itself: slower, and the same in all else.
+//! One for each interpreter that sandboxes ask for, and for each layer of packages that is used more than once. Where there
+//! is none yet, or none any more, the guest starts the kernel itself: slower, and the same in all else.
+//!
+//! A zygote can enter every sandbox of its jail. One that loads a layer runs what its packages do, so it has a jail of its
+//! own: what is in that are sandboxes of one owner with the same layer and without a network (docs/decisions/0012).
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use belljar_core::BackendError;
-use belljar_core::wire::{self, Fork, JailReply, JailRequest, Zygote as Wanted};
+use belljar_core::wire::{self, CgroupEntry, Fork, JailReply, JailRequest, Zygote as Wanted};
+use belljar_core::{BackendError, Layer};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::io::Interest;
@@ -18,8 +21,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::jail::Jail;
-use super::{kernel::Ends, setup};
+use super::cgroup::Group;
+use super::jail::{Given, Jail};
+use super::kernel::Ends;
+use super::{probe, setup};
 use crate::sys;
 
 /// Past this an interpreter is not loading but stuck.
@@ -35,6 +40,16 @@ const AGE_MAX: Duration = Duration::from_secs(15 * 60);
 /// One that is not used for so long is let go: each is some ten megabytes or, with scientific packages, a hundred and more.
 const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 
+/// Those with a layer at once, and how long one has to be unused to make room for another.
+const LAYERED_MAX: usize = 8;
+const LAYERED_IDLE_MIN: Duration = Duration::from_secs(60);
+
+/// The use of a layer that it is started at: most are used once.
+const LAYERED_USES: u32 = 2;
+
+/// How many interpreters and layers are remembered by their uses alone.
+const SLOTS_MAX: usize = 256;
+
 /// After a failure, since the next try would fail too.
 const REST: Duration = Duration::from_secs(60);
 
@@ -46,9 +61,17 @@ const READY: &str = "{\"preloaded\"";
 
 #[derive(Debug, Default)]
 pub(super) struct Zygotes {
-    by_interpreter: Mutex<HashMap<String, Slot>>,
+    slots: Mutex<HashMap<Key, Slot>>,
     /// How many are on their way.
     starting: watch::Sender<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    interpreter: String,
+    layer: Option<Layer>,
+    /// Of sandboxes with that layer.
+    owner: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -56,12 +79,39 @@ struct Slot {
     current: Option<Arc<Zygote>>,
     is_starting: bool,
     rests_until: Option<Instant>,
+    uses: u32,
 }
 
 impl Slot {
     fn is_idle(&self) -> bool {
-        self.current.as_ref().is_some_and(|zygote| zygote.is_idle())
+        self.current.as_ref().is_some_and(|zygote| zygote.unused_for() > IDLE_MAX)
     }
+
+    fn is_there(&self) -> bool {
+        self.is_starting || self.current.is_some()
+    }
+
+    /// Whether to start one now, since there is none, or one that is to be replaced.
+    fn wants_one(&self) -> bool {
+        let is_fresh = self.current.as_ref().is_some_and(|zygote| !zygote.is_old());
+        let rests = self.rests_until.is_some_and(|until| Instant::now() < until);
+        !is_fresh && !self.is_starting && !rests
+    }
+}
+
+/// Where a zygote is.
+#[derive(Debug)]
+enum Home {
+    Shared(Weak<Jail>),
+    /// In a jail for it and for the sandboxes that it is forked into.
+    Own(Arc<Jail>),
+}
+
+/// Where one is to be started.
+#[derive(Debug)]
+enum Ground {
+    Shared(Arc<Jail>),
+    Own(Box<Given>),
 }
 
 #[derive(Debug)]
@@ -69,7 +119,7 @@ pub(super) struct Zygote {
     /// One request at a time.
     socket: tokio::sync::Mutex<AsyncFd<OwnedFd>>,
     process: OwnedFd,
-    jail: Weak<Jail>,
+    home: Home,
     born: Instant,
     /// How long after its birth it was last asked; 0 if never.
     used_after_ms: AtomicU64,
@@ -79,33 +129,61 @@ pub(super) struct Zygote {
 impl Zygotes {
     /// The zygote of an interpreter, if there is one now; sees to it that there will be. `env` is what each kernel's
     /// environment begins with.
-    pub(super) fn get(
+    pub(super) fn of_jail(
         self: &Arc<Self>,
         jail: &Arc<Jail>,
         interpreter: &str,
         env: impl FnOnce() -> Vec<(String, String)>,
     ) -> Option<Arc<Zygote>> {
+        let key = Key { interpreter: interpreter.to_owned(), layer: None, owner: None };
         let mut slots = self.slots();
-        slots.retain(|other, slot| other == interpreter || slot.is_starting || !slot.is_idle());
-        let slot = slots.entry(interpreter.to_owned()).or_default();
+        let slot = tidied(&mut slots, &key);
         slot.current.take_if(|zygote| !zygote.is_of(jail));
-        let is_fresh = slot.current.as_ref().is_some_and(|zygote| !zygote.is_old());
-        let rests = slot.rests_until.is_some_and(|until| Instant::now() < until);
-        if !is_fresh && !slot.is_starting && !rests {
-            slot.is_starting = true;
-            self.starting.send_modify(|count| *count += 1);
-            let (zygotes, jail) = (Arc::clone(self), Arc::clone(jail));
-            let wanted = Wanted { interpreter: interpreter.to_owned(), env: env() };
-            tokio::spawn(async move { zygotes.start(&jail, wanted).await });
+        if slot.wants_one() {
+            self.start_behind(slot, key, Ground::Shared(Arc::clone(jail)), env());
         }
         slot.current.clone()
     }
 
-    async fn start(&self, jail: &Arc<Jail>, wanted: Wanted) {
-        let interpreter = wanted.interpreter.clone();
-        let started = Zygote::start(jail, wanted).await;
+    /// The same with a layer's packages, in a jail of its own: the sandbox has to be opened in that one. `given` is what
+    /// that is started with, if there can be one.
+    pub(super) fn of_layer(
+        self: &Arc<Self>,
+        layer: &Layer,
+        owner: Option<&str>,
+        interpreter: &str,
+        env: impl FnOnce() -> Vec<(String, String)>,
+        given: impl FnOnce() -> Option<Given>,
+    ) -> Option<Arc<Zygote>> {
+        let key =
+            Key { interpreter: interpreter.to_owned(), layer: Some(layer.clone()), owner: owner.map(str::to_owned) };
         let mut slots = self.slots();
-        let slot = slots.entry(interpreter.clone()).or_default();
+        let slot = tidied(&mut slots, &key);
+        slot.uses = slot.uses.saturating_add(1);
+        slot.current.take_if(|zygote| !zygote.is_there());
+        let is_wanted = slot.uses >= LAYERED_USES && slot.wants_one();
+        if is_wanted
+            && has_room(&mut slots, &key)
+            && let Some(given) = given()
+        {
+            let slot = slots.entry(key.clone()).or_default();
+            self.start_behind(slot, key.clone(), Ground::Own(Box::new(given)), env());
+        }
+        slots.get(&key).and_then(|slot| slot.current.clone())
+    }
+
+    fn start_behind(self: &Arc<Self>, slot: &mut Slot, key: Key, ground: Ground, env: Vec<(String, String)>) {
+        slot.is_starting = true;
+        self.starting.send_modify(|count| *count += 1);
+        let zygotes = Arc::clone(self);
+        tokio::spawn(async move { zygotes.start(key, ground, env).await });
+    }
+
+    async fn start(&self, key: Key, ground: Ground, env: Vec<(String, String)>) {
+        let interpreter = key.interpreter.clone();
+        let started = Zygote::start(ground, &key, env).await;
+        let mut slots = self.slots();
+        let slot = slots.entry(key).or_default();
         slot.is_starting = false;
         self.starting.send_modify(|count| *count -= 1);
         match started {
@@ -123,18 +201,63 @@ impl Zygotes {
         let _ = self.starting.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
-        self.by_interpreter.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, HashMap<Key, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The slot of one, when those that nobody uses are gone.
+fn tidied<'a>(slots: &'a mut HashMap<Key, Slot>, key: &Key) -> &'a mut Slot {
+    slots.retain(|other, slot| other == key || slot.is_starting || !slot.is_idle());
+    if slots.len() >= SLOTS_MAX {
+        slots.retain(|other, slot| other == key || slot.is_there());
+    }
+    slots.entry(key.clone()).or_default()
+}
+
+/// Whether there may be one more with a layer; lets go of the one that was not used for longest if that helps.
+fn has_room(slots: &mut HashMap<Key, Slot>, key: &Key) -> bool {
+    let mut others: Vec<(Duration, Key)> = Vec::new();
+    for (other, slot) in slots.iter().filter(|(other, slot)| other.layer.is_some() && *other != key && slot.is_there())
+    {
+        let unused_for = slot.current.as_ref().filter(|_| !slot.is_starting).map(|zygote| zygote.unused_for());
+        others.push((unused_for.unwrap_or_default(), other.clone()));
+    }
+    if others.len() < LAYERED_MAX {
+        return true;
+    }
+    match others.into_iter().max_by_key(|(unused_for, _)| *unused_for) {
+        Some((unused_for, oldest)) if unused_for >= LAYERED_IDLE_MIN => slots.remove(&oldest).is_some(),
+        _ => false,
     }
 }
 
 impl Zygote {
-    async fn start(jail: &Arc<Jail>, wanted: Wanted) -> Result<Zygote, BackendError> {
+    async fn start(ground: Ground, key: &Key, env: Vec<(String, String)>) -> Result<Zygote, BackendError> {
         let began = Instant::now();
-        let interpreter = wanted.interpreter.clone();
+        let (jail, home) = match ground {
+            Ground::Shared(jail) => (Arc::clone(&jail), Home::Shared(Arc::downgrade(&jail))),
+            Ground::Own(given) => {
+                // It stands still for some milliseconds.
+                let started = tokio::task::spawn_blocking(move || Jail::start(*given)).await;
+                let jail = started.map_err(|error| setup("starting a jail", &error))?;
+                let jail = Arc::new(jail.map_err(|refusal| probe::explain(&refusal))?);
+                (Arc::clone(&jail), Home::Own(jail))
+            }
+        };
+        let interpreter = key.interpreter.clone();
+        let wanted = Wanted {
+            interpreter: interpreter.clone(),
+            env,
+            layers: key.layer.iter().cloned().collect(),
+            cgroups: jail.group().map_or(CgroupEntry::JoinTasks, Group::entry),
+        };
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| setup("making a zygote's socket", &error))?;
-        let process = jail.ask(&JailRequest::Zygote(wanted), &[theirs.as_fd()]).await?;
+        let fds: Vec<_> =
+            std::iter::once(theirs.as_fd()).chain(jail.group().into_iter().flat_map(Group::entrances)).collect();
+        let process = jail.ask(&JailRequest::Zygote(wanted), &fds).await?;
+        drop(fds);
         drop(theirs);
         rustix::io::ioctl_fionbio(&ours, true).map_err(|error| setup("making a zygote's socket", &error))?;
         let socket = sys::watch(ours).map_err(|error| setup("watching a zygote", &error))?;
@@ -142,7 +265,7 @@ impl Zygote {
         let zygote = Zygote {
             socket: tokio::sync::Mutex::new(socket),
             process,
-            jail: Arc::downgrade(jail),
+            home,
             born: Instant::now(),
             used_after_ms: AtomicU64::new(0),
             alive: AtomicBool::new(true),
@@ -157,16 +280,29 @@ impl Zygote {
     }
 
     fn is_of(&self, jail: &Arc<Jail>) -> bool {
-        self.alive.load(Ordering::Acquire) && std::ptr::eq(self.jail.as_ptr(), Arc::as_ptr(jail))
+        let is_home = matches!(&self.home, Home::Shared(home) if std::ptr::eq(home.as_ptr(), Arc::as_ptr(jail)));
+        is_home && self.alive.load(Ordering::Acquire)
+    }
+
+    fn is_there(&self) -> bool {
+        self.alive.load(Ordering::Acquire) && self.own_jail().is_some_and(|jail| jail.is_alive())
+    }
+
+    /// The jail that its sandboxes have to be opened in, if it is not the one of all others.
+    pub(super) fn own_jail(&self) -> Option<&Arc<Jail>> {
+        match &self.home {
+            Home::Own(jail) => Some(jail),
+            Home::Shared(_) => None,
+        }
     }
 
     fn is_old(&self) -> bool {
         self.born.elapsed() > AGE_MAX && self.used_after_ms.load(Ordering::Relaxed) > 0
     }
 
-    fn is_idle(&self) -> bool {
+    fn unused_for(&self) -> Duration {
         let used = self.born + Duration::from_millis(self.used_after_ms.load(Ordering::Relaxed));
-        used.elapsed() > IDLE_MAX
+        used.elapsed()
     }
 
     /// Forks a kernel into the sandbox whose first process is given. Must not be dropped half-way: the answer would be

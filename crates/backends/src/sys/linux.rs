@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use belljar_core::wire::PORTS_MAX;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
@@ -86,6 +87,21 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
         }
     }
     Ok((got.bytes, fd))
+}
+
+/// Receives the descriptors of one datagram that is there already, at most as many as a sandbox has doors.
+pub(crate) fn receive_all(socket: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PORTS_MAX + 2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, flags)?;
+    let mut fds = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    Ok(fds)
 }
 
 /// Lets the runtime watch a descriptor for readiness to be read.

@@ -2,4 +2,4 @@
 
 mod linux;
 
-pub(crate) use linux::{is_admin, memory_file, receive, send, start_jail, watch};
+pub(crate) use linux::{is_admin, memory_file, receive, receive_all, send, start_jail, watch};

@@ -43,6 +43,14 @@ pub enum ToGuest {
         path: String,
         range: Range,
     },
+    /// A part of the answer to a question; the last one ends it. No more of it than [`super::INPUT_WINDOW`] comes before
+    /// `Taken` makes room.
+    Answer {
+        id: u32,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        part: Part,
+    },
     /// Answered by `Entries` frames and `Listed`.
     List {
         id: u32,
@@ -100,7 +108,19 @@ pub enum FromGuest {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// So many bytes of a program's `Input` were handed to it, or dropped because it no longer reads: room for more.
+    /// A part of a question that a program asks; the parts of one follow each other. Its number is from
+    /// [`super::ASKED_FIRST`] on.
+    Asked {
+        id: u32,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        part: Part,
+    },
+    /// Nobody waits for the answer any more.
+    Withdrawn {
+        id: u32,
+    },
+    /// So many bytes of a program's `Input`, or of an `Answer`, were handed to it, or dropped because it no longer reads: room for more.
     Taken {
         id: u32,
         bytes: u32,

@@ -2,13 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Layer;
+
 /// Where the jail finds its descriptors when it starts: the control socket, the guest's executable, and the files at
-/// [`TRANSPILE`] and [`ZYGOTE`]. High, so that they meet neither the standard streams nor what the starting process needs
-/// for itself.
+/// [`TRANSPILE`], [`ZYGOTE`] and [`TRUST`]. High, so that they meet neither the standard streams nor what the starting
+/// process needs for itself.
 pub const CONTROL_FD: i32 = 100;
 pub const GUEST_FD: i32 = 101;
 pub const TRANSPILE_FD: i32 = 102;
 pub const ZYGOTE_FD: i32 = 103;
+pub const TRUST_FD: i32 = 104;
 
 /// Where every sandbox has our own program that makes JavaScript of TypeScript: read-only, for anyone to run.
 pub const TRANSPILE: &str = "/belljar/transpile";
@@ -16,8 +19,30 @@ pub const TRANSPILE: &str = "/belljar/transpile";
 /// Where every sandbox has the library that a zygote loads, which does its forking. In a sandbox it can do nothing.
 pub const ZYGOTE: &str = "/belljar/zygote.so";
 
+/// Where every sandbox has the guest's own executable, for programs: what they ask of those outside goes by it.
+pub const ASK: &str = "/belljar/ask";
+
+/// Where every sandbox has the certificates that are trusted on its way out; nothing where the host's own are.
+pub const TRUST: &str = "/belljar/ca.pem";
+
+/// Whether a directory of the store may have this name: a layer's, or that of one that is being built. Nothing that could
+/// lead anywhere else.
+pub fn is_store_name(name: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'-';
+    let fits = (1..=STORE_NAME_MAX).contains(&name.len());
+    fits && (name.bytes().all(is_hex) || is_building(name) && name.bytes().all(is_plain))
+}
+
+/// Whether it is the name of a layer that is being built.
+pub fn is_building(name: &str) -> bool {
+    name.strip_prefix("building-").is_some_and(|rest| !rest.is_empty())
+}
+
+const STORE_NAME_MAX: usize = 128;
+
 /// The first datagram: what every sandbox of this jail has in common. Answered by one reply.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Setup {
     /// Directories and files of the host that every sandbox sees, read-only, in this order.
     pub binds: Vec<Bind>,
@@ -25,6 +50,10 @@ pub struct Setup {
     pub links: Vec<(String, String)>,
     /// Small files that we write ourselves, as (path, content).
     pub files: Vec<(String, String)>,
+    /// Empty directories of the root: what is put over them comes later.
+    pub directories: Vec<String>,
+    /// The directory of the host that is the store of layers. No sandbox sees it as a whole.
+    pub store: Option<String>,
     /// The host user that zygotes are, and that sandboxes' user namespaces belong to; `None` where there is only one.
     pub zygote_id: Option<u32>,
 }
@@ -37,11 +66,13 @@ pub struct Bind {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JailRequest {
-    /// Comes with descriptors: the guest's end of the stream, then [`KERNEL_ENDS`] if so told, then one for each cgroup to
-    /// join (see [`Open::cgroups`]).
+    /// Comes with descriptors: the guest's end of the stream, then [`KERNEL_ENDS`] if so told, then a socket for the doors
+    /// if it has any, then one for each cgroup to join (see [`CgroupEntry`]).
     Open(Open),
-    /// Comes with one descriptor: the zygote's end of its socket.
+    /// Comes with descriptors: the zygote's end of its socket, then one for each cgroup to join.
     Zygote(Zygote),
+    /// Comes with one descriptor: the pidfd of the first process of the sandbox that gets the layer.
+    AddLayer(Layer),
 }
 
 /// How many descriptors the guest gets of a kernel that is forked into its sandbox: standard input, what the kernel writes
@@ -57,7 +88,16 @@ pub struct Open {
     /// Whether a kernel's ends are among the descriptors.
     pub with_kernel: bool,
     pub bounds: Bounds,
+    pub layers: Vec<Layer>,
+    /// As [`crate::Spec::build`].
+    pub build: Option<String>,
+    /// The ports of a network's doors, which come as one datagram on the socket given: a descriptor for each port in this
+    /// order, the proxy's, and the one for names. `None` for no network.
+    pub ports: Option<Vec<u16>>,
 }
+
+/// No sandbox has doors at more ports.
+pub const PORTS_MAX: usize = 32;
 
 /// What each process of a sandbox may have at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +114,9 @@ pub struct Zygote {
     /// As [`super::Init::interpreters`] has it.
     pub interpreter: String,
     pub env: Vec<(String, String)>,
+    /// Whose packages it loads.
+    pub layers: Vec<Layer>,
+    pub cgroups: CgroupEntry,
 }
 
 /// What a zygote is asked: one datagram, answered by a [`JailReply`]. Comes with descriptors: the pidfd of the sandbox's
@@ -103,6 +146,7 @@ pub enum JailReply {
     },
     /// Comes with one descriptor: a pidfd of the sandbox's first process.
     Opened,
+    Done,
     Failed {
         step: String,
         errno: i32,

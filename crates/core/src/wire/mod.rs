@@ -8,16 +8,16 @@ mod jail;
 
 pub use guest::{FromGuest, Init, Part, Start, ToGuest};
 pub use jail::{
-    Bind, Bounds, CONTROL_FD, CgroupEntry, Fork, GUEST_FD, JailReply, JailRequest, KERNEL_ENDS, Open, RUNNER_NAME,
-    Setup, TRANSPILE, TRANSPILE_FD, WORD_PROGRAM, WORD_RUNNER, ZYGOTE, ZYGOTE_FD, ZYGOTE_GUEST_FD, ZYGOTE_NAME,
-    ZYGOTE_SOCKET_FD, Zygote, word_of_forked,
+    ASK, Bind, Bounds, CONTROL_FD, CgroupEntry, Fork, GUEST_FD, JailReply, JailRequest, KERNEL_ENDS, Open, PORTS_MAX,
+    RUNNER_NAME, Setup, TRANSPILE, TRANSPILE_FD, TRUST, TRUST_FD, WORD_PROGRAM, WORD_RUNNER, ZYGOTE, ZYGOTE_FD,
+    ZYGOTE_GUEST_FD, ZYGOTE_NAME, ZYGOTE_SOCKET_FD, Zygote, is_building, is_store_name, word_of_forked,
 };
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Spoken by both sides; a guest of another version is not talked to.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// No frame's body is longer.
 pub const FRAME_MAX: usize = 1024 * 1024 + 1024;
@@ -30,6 +30,19 @@ pub const RECORD_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of `Input` that a host sends to a program before it hears that some were taken.
 pub const INPUT_WINDOW: usize = 256 * 1024;
+
+/// The socket in a sandbox that programs ask at: a connection is a question, which is a line; what comes back until the end
+/// is the answer. A path, since programs take an abstract one for something of the host's.
+pub const ASK_SOCKET: &str = "/home/agent/.belljar";
+
+/// No question is longer, its newline included.
+pub const QUESTION_MAX: usize = 1024 * 1024;
+
+/// Questions of a sandbox that wait for their answers at once.
+pub const QUESTIONS_MAX: usize = 16;
+
+/// Numbers from here on are questions', which a guest gives; those below are operations', which a host gives.
+pub const ASKED_FIRST: u32 = 1 << 31;
 
 const HEADER: usize = 4;
 

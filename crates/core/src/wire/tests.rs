@@ -59,3 +59,16 @@ fn a_count_that_its_body_cannot_hold_is_malformed() {
     bytes.extend_from_slice(&body);
     assert_eq!(decode::<FromGuest>(&bytes), Err(WireError::Malformed));
 }
+
+#[test]
+fn a_name_of_the_store_leads_nowhere_else() {
+    for name in ["0", "a3f9", "building-7", "building-py-3-11"] {
+        assert!(is_store_name(name), "{name:?}");
+    }
+    let long = "a".repeat(129);
+    for name in
+        ["", ".", "..", "a/b", "/", "A3", "xyz", "building-", "building-A", "building-../x", "a\0", long.as_str()]
+    {
+        assert!(!is_store_name(name), "{name:?}");
+    }
+}

@@ -29,17 +29,19 @@ def library():
 class Zygote:
     """`ready` is what it said of itself. `env` is added to its environment, which its kernels start from."""
 
-    def __init__(self, interpreter, env=None, seconds=120, native=STANDIN, parts=None, cwd="/"):
+    def __init__(self, interpreter, env=None, seconds=120, native=STANDIN, parts=None, cwd="/", packages=None):
         self.interpreter = interpreter
         self.home = tempfile.mkdtemp(prefix="belljar-zygote-")
         parts = parts or library()
+        if packages:
+            parts = {name: part.replace(harness.PACKAGES, packages.encode()) for name, part in parts.items()}
         text = b"".join(b"\0" + name.encode() + b"\n" + part for name, part in parts.items())
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         memory = os.memfd_create("library")
         os.write(memory, text)
         self.env = dict(PATH=os.environ["PATH"], HOME=self.home, LANG="C.UTF-8", MPLBACKEND="Agg")
         self.env.update(env or {})
-        command = [interpreter, "-X", "utf8", "-c", parts["boot"].decode(), native]
+        command = [interpreter, "-s", "-X", "utf8", "-c", parts["boot"].decode(), native]
         begun = time.perf_counter()
         self.pid = os.fork()
         if self.pid == 0:

@@ -200,8 +200,12 @@ class Kernel:
                     pass
 
 
-def python(interpreter, options=("-X", "utf8"), **more):
-    """A Python kernel, assembled as the guest does it."""
+PACKAGES = b"/belljar/packages"
+
+
+def python(interpreter, options=("-s", "-X", "utf8"), packages=None, around=(), **more):
+    """A Python kernel, assembled as the guest does it. `packages` is in the place of /belljar/packages; `around` is
+    what starts it."""
     folder = os.path.join(KERNELS, "python")
     with open(os.path.join(folder, "boot.py")) as file:
         boot = file.read()
@@ -210,4 +214,7 @@ def python(interpreter, options=("-X", "utf8"), **more):
         if name.endswith(".py") and name not in ("boot.py", "once.py", "failed.py"):
             with open(os.path.join(folder, name), "rb") as file:
                 library += b"\0" + name[:-3].encode() + b"\n" + file.read()
-    return Kernel([interpreter, *options, "-c", boot], library, **more)
+    if packages:
+        assert PACKAGES in library
+        library = library.replace(PACKAGES, packages.encode())
+    return Kernel([*around, interpreter, *options, "-c", boot], library, **more)

@@ -5,6 +5,7 @@ transpiler (without it the tests of TypeScript and import are skipped).
 """
 
 import base64
+import json
 import os
 import shutil
 import struct
@@ -776,6 +777,100 @@ class Transpiled(Driver):
         self.assertIn("nope", self.cell("import x from 'nope'").error["value"])
         self.assertEqual(self.once("import { one } from './lib.mjs'; one").plain, "1")
         self.assertEqual(self.plain("const s = 'import a from b'; s.length"), "15")
+
+    def package(self, name, about, folder="node_modules", **files):
+        self.write(f"{folder}/{name}/package.json", json.dumps({"name": name, **about}))
+        for file, text in files.items():
+            self.write(f"{folder}/{name}/{file.replace('_', '.')}", text)
+
+    def packages(self):
+        self.package("esm", {"type": "module", "exports": "./i.js"}, i_js="export default 'esm'; export const one = 1")
+        self.package("cjs", {"main": "lib.js"}, lib_js="module.exports = { kind: 'cjs', two: 2 }")
+        exports = {"./sub": {"import": "./s.mjs", "require": "./s.cjs"}, ".": "./s.cjs"}
+        self.package("@scope/both", {"exports": exports}, s_mjs="export default 'import'", s_cjs="module.exports = 'require'")
+
+    def test_npm_specifiers_are_the_packages_names(self):
+        self.packages()
+        for code, expected in [
+            ("import e, { one } from 'npm:esm@1'; [e, one]", "[ 'esm', 1 ]"),
+            ("import * as ns from 'npm:esm@^1.2.3'; ns.one", "1"),
+            ("import { two } from 'npm:cjs'; two", "2"),
+            ("import sub from 'npm:@scope/both@1/sub'; sub", "'import'"),
+            ("import whole from 'npm:@scope/both'; whole", "'require'"),
+            ("require('npm:@scope/both@latest/sub')", "'require'"),
+            ("require('npm:cjs@2').two", "2"),
+            ("require.resolve('npm:cjs@2').endsWith('cjs/lib.js')", "true"),
+            ("(await import('npm:esm@1')).default", "'esm'"),
+            ("const wanted = 'npm:/esm@1'; (await import(wanted)).default", "'esm'"),
+            ("import.meta.resolve('npm:cjs@1').endsWith('cjs/lib.js')", "true"),
+            ("export { one } from 'npm:esm'; export * from 'npm:esm'; 3", "3"),
+        ]:
+            with self.subTest(code):
+                self.assertEqual(self.plain(code), expected)
+                self.assertEqual(self.once(code).plain, expected)
+        self.assertEqual(self.plain("import e, { one } from 'npm:esm@1'; [e, one] as any[]", language="typescript"),
+                         "[ 'esm', 1 ]")
+        self.assertEqual(self.plain("import c = require('npm:cjs@1'); c.two", language="typescript"), "2")
+
+    def test_npm_specifiers_in_files(self):
+        self.packages()
+        self.write("deep.mjs", "export { default, one } from 'npm:esm@1'; export const late = () => import('npm:cjs')")
+        self.write("top.mjs", "export * from './deep.mjs'; export { default } from './deep.mjs'")
+        self.write("old.cjs", "module.exports = require('npm:cjs@1').two")
+        self.write("typed.ts", "import e from 'npm:esm@1'\nexport const v: string = e")
+        self.assertEqual(self.plain("import d, { one, late } from './top.mjs'; [d, one, (await late()).default.two]"),
+                         "[ 'esm', 1, 2 ]")
+        self.assertEqual(self.plain("import o from './old.cjs'; o"), "2")
+        self.assertEqual(self.plain("import { v } from './typed.ts'; v", language="typescript"), "'esm'")
+        self.assertEqual(self.once("import d from './top.mjs'; d").plain, "'esm'")
+
+    def test_a_package_that_comes_later_is_found(self):
+        self.write("user.mjs", "export default async (name) => (await import(name)).default")
+        self.write("user.cjs", "module.exports = (name) => require(name)")
+        asks = [
+            ("import v from 'esm'; v", "'esm'"),
+            ("import v from 'npm:cjs@1'; v.two", "2"),
+            ("require('cjs').two", "2"),
+            ("require('npm:@scope/both/sub')", "'require'"),
+            ("import v from '@scope/both/sub'; v", "'import'"),
+            ("import f from './user.mjs'; await f('esm')", "'esm'"),
+            ("import f from './user.cjs'; f('cjs').two", "2"),
+        ]
+        for code, _ in asks:
+            self.assertEqual(self.cell(code).code, 1, code)
+        self.packages()
+        for code, expected in asks:
+            self.assertEqual(self.plain(code), expected, code)
+
+    def test_a_package_that_comes_later_is_found_with_hooks_too(self):
+        self.write("typed.ts", "export const load = async (name: string) => (await import(name)).default")
+        code = "import { load } from './typed.ts'; await load('%s')"
+        for name in "npm:esm@2", "cjs", "@scope/both/sub":
+            self.assertEqual(self.cell(code % name, language="typescript").code, 1)
+        self.packages()
+        self.assertEqual(self.plain(code % "npm:esm@2", language="typescript"), "'esm'")
+        self.assertEqual(self.plain(code % "@scope/both/sub", language="typescript"), "'import'")
+        self.assertEqual(self.plain(code % "cjs", language="typescript"), "{ kind: 'cjs', two: 2 }")
+
+    def test_the_workspaces_own_comes_before_what_is_above_it(self):
+        self.folder = os.path.join(self.folder, "workspace")
+        os.mkdir(self.folder)
+        for name, folder in ("both", "node_modules"), ("both", "../node_modules"), ("above", "../node_modules"):
+            self.package(name, {"main": "i.js"}, folder, i_js=f"module.exports = '{folder}'")
+        self.assertEqual(self.plain("import b from 'both'; import a from 'above'; [a, b, require('above')]"),
+                         "[ '../node_modules', 'node_modules', '../node_modules' ]")
+
+    def test_what_is_not_there_is_told_without_the_driver(self):
+        for code in "import x from 'npm:nope@1'", "require('nope')", "import x from '@nope/nope/sub'":
+            error = self.cell(code).error
+            self.assertIn("nope", error["value"])
+            self.assertNotIn("belljar", error["traceback"])
+        self.assertEqual(self.plain("import fs from 'fs'; import p from 'node:path'; require('fs') === fs && p.sep"), "'/'")
+        # A package may ask for itself.
+        self.write("package.json", '{"name": "me", "exports": "./me.cjs"}')
+        self.write("me.cjs", "module.exports = 'myself'")
+        self.write("asks.cjs", "module.exports = require('me')")
+        self.assertEqual(self.once("require('./asks.cjs')").plain, "'myself'")
 
     def test_a_changed_file_is_read_again(self):
         self.write("lib.mjs", "export default 1")

@@ -7,9 +7,11 @@ packages of scripts/science; without it the tests of rich output are skipped. Wi
 import argparse
 import base64
 import os
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -57,7 +59,7 @@ def pixels(png):
 
 class Case(unittest.TestCase):
     interpreter = sys.executable
-    options = ("-X", "utf8")
+    options = ("-s", "-X", "utf8")
     # Of each interpreter, if kernels are to be forked.
     zygotes = None
 
@@ -901,6 +903,137 @@ class Science(Case):
         answer = self.kernel.run("%pip install --no-index no-such-package-here")
         self.assertIn("No matching distribution", answer.stderr)
         self.assertEqual(answer.code, 1)
+
+
+class Packages(Case):
+    """A layer of packages, in place of the one that a sandbox has at /belljar/packages."""
+
+    def setUp(self):
+        self.home = tempfile.mkdtemp(prefix="belljar-layers-")
+        self.addCleanup(shutil.rmtree, self.home)
+        self.root = os.path.join(self.home, "packages")
+        self.count = 0
+        version = subprocess.run([self.interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+                                 stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+        self.inner = "lib/python%s/site-packages" % version
+        self.site = os.path.join(self.root, self.inner)
+        os.rename(self.layer({}), self.root)
+        self.kernel = self.begin(self.interpreter)
+
+    def begin(self, interpreter, around=()):
+        if self.zygotes is None or around:
+            kernel = harness.python(interpreter, packages=self.root, around=around)
+        else:
+            zygote = forks.Zygote(interpreter, packages=self.root)
+            self.addCleanup(zygote.close)
+            kernel = zygote.fork()
+        self.addCleanup(kernel.close)
+        return kernel
+
+    def layer(self, files):
+        """All of the same age: what goes by the time of change sees no difference."""
+        self.count += 1
+        folder = os.path.join(self.home, "layer%d" % self.count)
+        os.makedirs(os.path.join(folder, self.inner))
+        for name, text in files.items():
+            path = os.path.join(folder, self.inner, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as file:
+                file.write(text)
+        for path, _, _ in os.walk(folder):
+            os.utime(path, (1, 1))
+        return folder
+
+    def put(self, files):
+        self.count += 1
+        os.rename(self.root, os.path.join(self.home, "old%d" % self.count))
+        os.rename(self.layer(files), self.root)
+
+    def test_they_come_after_pythons_own_and_before_the_interpreters(self):
+        self.put({"json.py": "", "first.py": "v = 1"})
+        paths = eval(self.run_ok("import sys, json, first\nprint(sys.path)").stdout)
+        self.assertEqual(paths.count(self.site), 1)
+        at = paths.index(self.site)
+        self.assertTrue(any(path.endswith("lib-dynload") for path in paths[:at]), paths)
+        self.assertFalse(any(path.endswith("-packages") for path in paths[:at]), paths)
+        self.assertIn("dumps", self.result("dir(json)"))
+
+    def test_what_comes_while_the_kernel_lives(self):
+        self.run_ok("x = 1")
+        self.error("import some", "ModuleNotFoundError")
+        self.error("import some.part", "ModuleNotFoundError")
+        self.put({"some/__init__.py": "v = 2", "some/part.py": "w = 3"})
+        self.assertEqual(self.result("import some.part\nsome.v, some.part.w, x"), "(2, 3, 1)")
+        self.put({"some/__init__.py": "v = 9", "some/part.py": "", "more.py": "v = 4"})
+        self.assertEqual(self.result("import some, more\nsome.v, more.v"), "(2, 4)")
+        self.assertEqual(self.result("import importlib.util\nimportlib.util.find_spec('gone')"), None)
+
+    def test_in_the_midst_of_a_cell(self):
+        new = self.layer({"some.py": "v = 2"})
+        swap = "import os\nos.rename(%r, %r)\nos.rename(%r, %r)\n" % (self.root, self.home + "/was", new, self.root)
+        self.assertEqual(self.result("try:\n    import some\nexcept ImportError:\n    print('none')\n" + swap
+                                     + "import some\nsome.v"), "2")
+
+    def test_a_package_in_several_places(self):
+        self.put({"space/one.py": "v = 1"})
+        self.run_ok("import os, sys, space.one\nos.makedirs('here/space')\nopen('here/space/two.py', 'w').close()\n"
+                    "sys.path.append('here')\nimport space.two")
+        self.put({"space/one.py": "v = 1", "space/three.py": "v = 3"})
+        self.assertEqual(self.result("import space.three\nspace.three.v"), "3")
+
+    def test_a_pth_file_is_heeded_once(self):
+        note = "import sys; sys.note = getattr(sys, 'note', '') + %r\n"
+        self.put({"a.pth": note % "a" + "extra\n", "extra/deep.py": "v = 5"})
+        self.assertEqual(self.result("import sys, deep\nsys.note, deep.v"), "('a', 5)")
+        paths = eval(self.run_ok("import sys\nprint(sys.path)").stdout)
+        at = paths.index(os.path.join(self.site, "extra"))
+        self.assertFalse(any(path.endswith("-packages") and path != self.site for path in paths[:at]), paths)
+        self.assertEqual(self.result("sys.note"), "'a'")
+        self.put({"b.pth": note % "b"})
+        self.assertEqual(self.result("sys.note"), "'ab'")
+        # Of a kernel that begins with them.
+        kernel = self.begin(self.interpreter)
+        self.assertEqual(kernel.run("import sys\nsys.note").result, "'b'")
+
+    def test_versions_are_told_of_as_they_are_now(self):
+        told = "import importlib.metadata\nimportlib.metadata.version('some')"
+        self.put({"some-1.0.dist-info/METADATA": "Name: some\nVersion: 1.0\n"})
+        self.assertEqual(self.result(told), "'1.0'")
+        self.put({"some-2.0.dist-info/METADATA": "Name: some\nVersion: 2.0\n"})
+        self.assertEqual(self.result(told), "'2.0'")
+
+    def test_a_module_that_was_loaded_stays_and_that_is_told(self):
+        self.put({"some.py": "__version__ = '1.0'", "some-1.0.dist-info/METADATA": ""})
+        self.run_ok("import some")
+        self.put({"some.py": "__version__ = '2.0'", "some-2.0.dist-info/METADATA": ""})
+        answer = self.run_ok("some.__version__")
+        self.assertEqual(answer.result, "'1.0'")
+        self.assertIn("some 1.0 is loaded in this kernel already", answer.stderr)
+        self.assertEqual(self.run_ok("1").stderr, "")
+
+    def test_an_only_cell(self):
+        self.put({"some.py": "v = 2"})
+        self.assertEqual(self.run_ok("import some\nprint(some.v)", last=True).stdout, "2\n")
+
+    def test_a_place_that_is_not_there(self):
+        shutil.rmtree(self.root)
+        self.assertEqual(self.result("import json\n1"), "1")
+        self.error("import some", "ModuleNotFoundError")
+        os.rename(self.layer({"some.py": "v = 2"}), self.root)
+        self.assertEqual(self.result("import some\nsome.v"), "2")
+
+    def test_a_layer_that_is_mounted(self):
+        tried = subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.PIPE)
+        if tried.returncode:
+            self.skipTest("no mounts: " + tried.stderr.decode().strip())
+        kernel = self.begin(self.interpreter, around=["unshare", "--mount"])
+        self.assertEqual(kernel.run("import some").error["name"], "ModuleNotFoundError")
+        for version in 1, 2:
+            layer = self.layer({"some.py": "", "part%d.py" % version: "v = %d" % version})
+            subprocess.run(["nsenter", "--mount", "--target", str(kernel.pid), "mount", "--bind", layer, self.root],
+                           check=True)
+            answer = kernel.run("import some, part%d as part\npart.v" % version)
+            self.assertEqual(answer.result, str(version), answer)
 
 
 def main():

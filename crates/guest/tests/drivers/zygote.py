@@ -288,19 +288,72 @@ class Environment(Case):
         code = "import locale\nprint([locale.setlocale(locale.LC_ALL)])"
         self.assertEqual(self.value(code, env={"LC_ALL": "C"}), ["C"])
 
-    def test_packages_of_its_own(self):
-        folder = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, folder)
-        site = self.only("import site\nprint(site.getusersitepackages() if site.ENABLE_USER_SITE else '')",
-                         env={"HOME": folder}).stdout.strip()
-        if not site:
-            self.skipTest("this Python has no packages of users")
-        os.makedirs(site)
-        with open(os.path.join(site, "own.py"), "w") as file:
-            file.write("here = 'newer'")
-        kernel = self.fork(env={"HOME": folder})
-        self.assertEqual(self.run_ok(kernel, "import own, sys\nprint(own.here, %r in sys.path)" % site).stdout,
-                         "newer True\n")
+
+class Layers(Case):
+    """Layers of packages, which are there when the zygote starts, or only where it is forked to."""
+
+    def layer(self, files, python):
+        folder = tempfile.mkdtemp(prefix="belljar-layer-")
+        self.addCleanup(shutil.rmtree, folder, True)
+        version = subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"],
+                                 stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+        inner = os.path.join(folder, "lib/python3.%s/site-packages" % version)
+        os.makedirs(inner)
+        for name, text in files.items():
+            with open(os.path.join(inner, name), "w") as file:
+                file.write(text)
+        return folder
+
+    def start(self, python, root):
+        zygote = forks.Zygote(python, packages=root)
+        self.addCleanup(zygote.close)
+        self.zygote = zygote
+        return zygote
+
+    def test_what_is_there_is_loaded_ahead(self):
+        root = self.layer({"openpyxl.py": "v = 'layer'", "bs4.py": "v = 'layer'", "a.pth": "import sys; sys.note = 1"},
+                          self.python)
+        loaded = self.start(self.python, root).ready["preloaded"]
+        self.assertEqual([name for name in loaded if name in ("bs4", "openpyxl")], ["bs4", "openpyxl"])
+        self.assertEqual(self.only("import sys\nprint('bs4' in sys.modules, sys.note)\nimport bs4\nprint(bs4.v)").stdout,
+                         "True 1\nlayer\n")
+        # And what the layer says that it is there for.
+        with open(os.path.join(root, "preload"), "w") as file: file.write("own\nnot/a.name\nmissing\n" + "x\n" * 50)
+        with open(os.path.join(site_of(root), "own.py"), "w") as file: file.write("v = 1")
+        ready = self.start(self.python, root).ready
+        self.assertIn("own", ready["preloaded"])
+        self.assertEqual(self.only("import sys\nprint('own' in sys.modules)").stdout, "True\n")
+        # Where it is not there, nothing of it is.
+        shutil.rmtree(root)
+        self.assertEqual(self.fork().run("import bs4").error["name"], "ModuleNotFoundError")
+
+    def test_generators_of_modules_are_renewed(self):
+        if not self.science_python:
+            self.skipTest("takes numpy: no --science")
+        root = self.layer({"chance.py": "import numpy\nrng = numpy.random.default_rng()\nown = numpy.random.default_rng(7)"},
+                          self.science_python)
+        with open(os.path.join(root, "preload"), "w") as file: file.write("chance\n")
+        self.assertIn("chance", self.start(self.science_python, root).ready["preloaded"])
+        code = "import sys\nprint('chance' in sys.modules)\nimport chance\nprint(chance.rng.random(), chance.own.random())"
+        one, two = [self.only(code).stdout.split() for _ in range(2)]
+        self.assertEqual((one[0], one[2]), ("True", two[2]))
+        self.assertNotEqual(one[1], two[1])
+
+    def test_a_layer_of_the_sandboxs_own(self):
+        if not self.science_python:
+            self.skipTest("takes packages that are loaded ahead: no --science")
+        root = self.layer({}, self.science_python)
+        self.start(self.science_python, root)
+        for files, kept in ({"own.py": "v = 'own'"}, True), ({"own.py": "v = 'own'", "numpy.py": "v = 1"}, False):
+            shutil.rmtree(root)
+            shutil.copytree(self.layer(files, self.science_python), root)
+            told = self.only("import sys\nprint('numpy' in sys.modules)\nimport own, numpy\n"
+                             "print(own.v, hasattr(numpy, 'array'), %r in sys.path[1:])" % site_of(root)).stdout
+            self.assertEqual(told, "%s\nown %s True\n" % (kept, kept))
+
+
+def site_of(root):
+    return os.path.join(root, "lib", os.listdir(os.path.join(root, "lib"))[0], "site-packages")
 
 
 class Resources(Case):

@@ -314,7 +314,7 @@ fn a_driver_finds_what_it_is_promised() {
                 os.getsid(0) == os.getpid() == os.getpgid(0), os.get_blocking(3), os.read(0, 100), sys.argv[1:4])\n    say(b'done', b'0')";
     let Some(mut guest) = with_driver(body) else { return };
     let run = guest.run(cell(Python, "code"), b"input");
-    let expected = "code True [0, 1, 2, 3] /workspace True True b'input' ['-X', 'utf8', '-c']\n";
+    let expected = "code True [0, 1, 2, 3] /workspace True True b'input' ['-s', '-X', 'utf8']\n";
     assert_eq!((run.stdout.as_str(), run.end()), (expected, (GOOD, State::Fresh)), "{}", run.stderr);
 }
 

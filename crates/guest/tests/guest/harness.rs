@@ -378,6 +378,8 @@ pub(crate) fn id_of(frame: &FromGuest) -> u32 {
         | FromGuest::Entries { id, .. }
         | FromGuest::Listed { id, .. }
         | FromGuest::Done { id }
+        | FromGuest::Asked { id, .. }
+        | FromGuest::Withdrawn { id }
         | FromGuest::Refused { id, .. } => *id,
     }
 }

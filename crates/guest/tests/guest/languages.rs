@@ -99,6 +99,32 @@ fn code_that_looks_like_an_option_is_still_code() {
 }
 
 #[test]
+fn a_script_imports_npm_packages_by_their_names() {
+    let Some(mut guest) = guest() else { return };
+    guest.shell(
+        "mkdir -p node_modules/@a/b; echo '{\"exports\": {\"./sub\": \"./s.cjs\"}}' >node_modules/@a/b/package.json
+         echo 'module.exports = 42' >node_modules/@a/b/s.cjs",
+    );
+    for code in [
+        "console.log(require('npm:@a/b@1.2/sub'))",
+        "import('npm:@a/b/sub').then((b) => console.log(b.default))",
+        "import b from 'npm:@a/b@^1/sub'; console.log(b)",
+    ] {
+        let run = guest.run(javascript(code), b"");
+        assert_eq!((run.stdout.as_str(), run.exit), ("42\n", Exit::Code(0)), "{code}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_python_script_looks_for_packages_where_a_layer_is_put() {
+    let Some(mut guest) = guest() else { return };
+    let code = "import sys\nprint([path for path in sys.path if path.startswith('/belljar') or path.endswith('-packages')][:1])";
+    let run = guest.python(code);
+    let version = guest.python("import sys\nprint('%d.%d' % sys.version_info[:2], end='')").stdout;
+    assert_eq!(run.stdout, format!("['/belljar/packages/lib/python{version}/site-packages']\n"), "{}", run.stderr);
+}
+
+#[test]
 fn javascript_takes_modules_of_both_kinds_from_the_workspace() {
     let Some(mut guest) = guest() else { return };
     guest.shell("echo 'module.exports = 7' > seven.js; echo 'export default 8' > eight.mjs");

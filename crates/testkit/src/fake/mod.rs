@@ -4,13 +4,16 @@
 //! It confines nothing and is in no registry: the test that wants it names it.
 
 mod place;
+mod questions;
 pub mod script;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use belljar_core::{Backend, BackendError, Capabilities, Language, Later, Probe, Sandbox, Spec, Wall, WallState};
+use belljar_core::{
+    Backend, BackendError, Capabilities, Language, Later, Layer, Probe, Sandbox, Spec, Wall, WallState,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +28,9 @@ pub struct Manners {
     pub open_fails: Option<&'static str>,
     /// What it says that it has.
     pub interpreters: Vec<(Language, String)>,
+    /// Whether it says that places can have a network, of which there is nothing, and layers, which are only noted.
+    pub network: bool,
+    pub layers: bool,
 }
 
 impl Default for Manners {
@@ -36,6 +42,8 @@ impl Default for Manners {
             languages: Language::ALL.to_vec(),
             open_fails: None,
             interpreters: Vec::new(),
+            network: false,
+            layers: false,
         }
     }
 }
@@ -60,6 +68,8 @@ struct Ground {
     started: AtomicUsize,
     most_programs: AtomicUsize,
     fell: Mutex<Vec<CancellationToken>>,
+    /// Layers that were added to places, with their numbers.
+    added: Mutex<Vec<(usize, Layer)>>,
 }
 
 impl Fake {
@@ -104,6 +114,11 @@ impl Fake {
         self.ground.asked.load(Ordering::SeqCst)
     }
 
+    /// The layers that were added to places that stood, with the places' numbers.
+    pub fn added(&self) -> Vec<(usize, Layer)> {
+        self.ground.added.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// From now on `open` fails with this, or no longer.
     pub fn fail_opens(&self, why: Option<&'static str>) {
         *self.ground.open_fails.lock().unwrap_or_else(PoisonError::into_inner) = why;
@@ -145,8 +160,8 @@ impl Backend for Fake {
             languages: self.manners.languages.clone(),
             interpreters: self.manners.interpreters.clone(),
             missing: Vec::new(),
-            network: false,
-            layers: false,
+            network: self.manners.network,
+            layers: self.manners.layers,
         }
     }
 

@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use belljar_core::wire::Part;
 use belljar_core::{
-    BackendError, Content, Entry, Event, FileError, FileErrorKind, FileKind, Isolation, Language, Later, Limits,
-    Listing, Metadata, Program, Range, Running, Sandbox, Source, Spec, State, Stdin, StdinWriter, WORKSPACE,
+    Asked, BackendError, Content, Entry, Event, FileError, FileErrorKind, FileKind, Isolation, Language, Later, Layer,
+    Limits, Listing, Metadata, Program, Range, Running, Sandbox, Source, Spec, State, Stdin, StdinWriter, WORKSPACE,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::questions::Questions;
 use super::script::{self, STUCK};
 use super::{Ground, Manners};
 
@@ -27,6 +29,7 @@ pub(super) struct Place {
     env: Vec<(String, String)>,
     files: Files,
     kernels: Kernels,
+    questions: Arc<Questions>,
     fell: CancellationToken,
     programs: TaskTracker,
     start_takes: Duration,
@@ -104,6 +107,7 @@ impl Place {
             env: spec.env.clone(),
             files: Files::default(),
             kernels: Kernels::default(),
+            questions: Arc::default(),
             fell,
             programs: TaskTracker::new(),
             start_takes: manners.start_takes,
@@ -146,6 +150,7 @@ impl Place {
             interrupted: interrupted.clone(),
             kernel,
             changed_max: program.changed_max,
+            questions: self.questions.clone(),
         };
         self.programs.spawn(script::play(text.to_owned(), stage));
         Act { heard, stop, interrupted, stdin }
@@ -232,6 +237,27 @@ impl Sandbox for Place {
             }
             Ok(listing(&files, &full, depth as usize, entries_max as usize))
         })
+    }
+
+    fn add_layer<'a>(&'a self, layer: &'a Layer) -> Later<'a, ()> {
+        Box::pin(async move {
+            self.standing()?;
+            self.ground.added.lock().unwrap_or_else(PoisonError::into_inner).push((self.number, layer.clone()));
+            Ok(())
+        })
+    }
+
+    fn asked(&self) -> Later<'_, Asked> {
+        Box::pin(async move {
+            tokio::select! {
+                () = self.fell.cancelled() => Err(lost()),
+                asked = self.questions.next() => asked.ok_or_else(lost),
+            }
+        })
+    }
+
+    fn answer(&self, id: u32, bytes: Vec<u8>, part: Part) {
+        self.questions.answer(id, bytes, part);
     }
 
     fn is_alive(&self) -> bool {

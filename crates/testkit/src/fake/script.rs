@@ -7,6 +7,7 @@
 //! | `stdin`           | prints what it is given, as it comes                                    |
 //! | `env NAME`        | prints a variable                                                       |
 //! | `place`           | prints the number of its sandbox: how many were opened before it        |
+//! | `ask X`           | asks X of those outside, and prints the answer                          |
 //! | `write PATH X`, `cat PATH` | a file of the sandbox                                          |
 //! | `sleep MS`        | waits, by tokio's clock; a SIGINT ends a cell or program there with 130 |
 //! | `doze MS`         | waits, and no signal is heeded                                          |
@@ -26,6 +27,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::place::{Counted, Files, KernelTurn};
+use super::questions::Questions;
 
 /// A path that `read` never answers for.
 pub const STUCK: &str = "/stuck";
@@ -48,6 +50,7 @@ pub(super) struct Stage {
     pub(super) interrupted: Arc<Notify>,
     pub(super) kernel: Option<KernelTurn>,
     pub(super) changed_max: u32,
+    pub(super) questions: Arc<Questions>,
 }
 
 enum End {
@@ -133,6 +136,10 @@ async fn acts(text: &str, stage: &Stage) -> End {
                 stage.say(Stream::Stdout, format!("{value}\n")).await;
             }
             "place" => stage.say(Stream::Stdout, format!("{}\n", stage.place)).await,
+            "ask" => {
+                let answer = stage.questions.ask(format!("{rest}\n").into_bytes()).await;
+                stage.say(Stream::Stdout, format!("{}\n", String::from_utf8_lossy(&answer))).await;
+            }
             "write" => {
                 let (path, content) = rest.split_once(' ').unwrap_or((rest, ""));
                 stage.files.put(path, content.into());

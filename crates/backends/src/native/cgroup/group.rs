@@ -134,6 +134,16 @@ impl Group {
         tracing::warn!(directories = ?self.directories, "cgroups stayed busy; the next start removes them");
     }
 
+    /// The same where nobody can wait but by standing still. What is left the next start removes.
+    pub(in super::super) fn remove_now(&self) {
+        for wait_ms in [0, 1, 2, 5, 10, 20] {
+            std::thread::sleep(Duration::from_millis(wait_ms));
+            if self.remove_directories() {
+                return;
+            }
+        }
+    }
+
     /// Whether all of them are gone.
     fn remove_directories(&self) -> bool {
         self.directories.iter().fold(true, |gone, directory| {

@@ -147,6 +147,12 @@ impl Interpreters {
         self.found.iter().find(|found| found.runs(language))
     }
 
+    /// Every version of Python, such as `3.12`.
+    pub(super) fn pythons(&self) -> impl Iterator<Item = String> {
+        let those = self.found.iter().filter(|found| found.language == Language::Python);
+        those.map(|found| found.version.short(Language::Python))
+    }
+
     /// What to show besides the system's own, none of it below another.
     pub(super) fn homes(&self) -> Vec<PathBuf> {
         let mut homes: Vec<PathBuf> = Vec::new();

@@ -49,11 +49,19 @@ fi 2>/dev/null
 # Without what only debuggers read, as `go run` does it: a third of a small program's time. Collecting garbage less often
 # is worth a tenth, and takes no more memory. The number of processors says what the host has, not what this sandbox may
 # use; on a large one as many compilers as that would not fit.
-if ! (cd "$module" && GOCACHE=$own GOMAXPROCS=4 GOGC=${GOGC:-400} \
-    exec "$1" build -p 4 -ldflags=-w -overlay "$run/overlay" -o "$run/main" "$source") </dev/null >"$run/log" 2>&1; then
+go=$1
+build() {
+    (cd "$module" && GOCACHE=$own GOMAXPROCS=4 GOGC=${GOGC:-400} \
+        exec "$go" build "$@" -p 4 -ldflags=-w -overlay "$run/overlay" -o "$run/main" "$source") </dev/null >"$run/log" 2>&1
+}
+# A module whose go.mod names what its go.sum does not have yet: it is added, as `go mod download` would do it.
+if ! build && ! { grep -q -e 'missing go.sum entry' -e 'updates to go.mod needed' "$run/log" && build -mod=mod; }; then
     # Some messages have the overlay's name for it, and some that of the file that it stands for.
     sed "/^# command-line-arguments\$/d; s|[^[:space:]:]*/run/$$/main\.go|main.go|g; s|^\./||; s|^\.belljar/||" \
         "$run/log" >&2
+    # What go says where it must not fetch, or cannot.
+    ! grep -q -e 'GOPROXY=off' -e 'dial tcp' -e 'proxyconnect' -e '403 Forbidden' "$run/log" ||
+        echo 'hint: modules are fetched in a sandbox that may reach the registries: ask for network: ["packages"]' >&2
     exit 1
 fi
 [ -x "$run/main" ] || { echo 'main.go: this is not package main, so there is nothing to run' >&2; exit 1; }

@@ -41,7 +41,7 @@
   const tools = { inspect, types, Buffer, process, global, EventEmitter, Timer, isException, promised, tell: show };
   let showPart;
   const shown = () => (showPart ??= part('show', parts.show)(tools));
-  const roads = { require, global, load, path, cwd, here, statSync, readFileSync, transpiler: TRANSPILE };
+  const roads = { require, global, load, path, cwd, here, statSync, readFileSync, bare, resolveLate, transpiler: TRANSPILE };
   let importsPart;
   const imports = () => (importsPart ??= part('imports', parts.imports)(roads));
 
@@ -63,12 +63,42 @@
       title +
       frames
         .slice(0, count)
+        .filter((frame) => !/[ (]belljar:/.test(frame))
         .join('')
         .replace(/\bcell-(\d+)(?=:\d)/g, 'cell $1')
     );
   }
   const errorTitle = global.Error.prototype.toString;
   Reflect.defineProperty(global.Error, 'prepareStackTrace', { value: stackText, writable: true, configurable: true });
+
+  // Packages
+
+  // `npm:` and a version say what to install, which others have done: what is left is the package's name.
+  function bare(specifier) {
+    const found = /^npm:\/?((?:@[^/@]+\/)?[^/@]+)(?:@[^/]*)?(\/.*)?$/.exec(specifier);
+    return found ? found[1] + (found[2] || '') : specifier;
+  }
+  // Node remembers for ever that a package.json was not there. So it is not to look for that of a package which may still
+  // come: neither for `require`, nor for an `import` that failed, which asks here what could have been meant.
+  function resolveLate(Module, stat) {
+    const { isBuiltin, _resolveLookupPaths: lookupPaths, _resolveFilename: resolve } = Module;
+    const isAbsent = (request, folders) => {
+      if (/^(?:\.{0,2}\/|\.{1,2}$|#)/.test(request) || isBuiltin(request)) return false;
+      const name = /^(?:@[^/]+\/)?[^/]*/.exec(request)[0];
+      for (let i = 0; i < folders.length; i++)
+        for (const ending of ['', '.js', '.json', '.node'])
+          if (stat(`${folders[i]}/${name}${ending}`, { throwIfNoEntry: false })) return false;
+      return true;
+    };
+    Module._resolveFilename = function (given, parent, isMain, options) {
+      if (typeof given !== 'string') return Reflect.apply(resolve, this, [given, parent, isMain, options]);
+      const request = bare(given);
+      const folders = options === undefined ? Reflect.apply(lookupPaths, Module, [request, parent]) : null;
+      const where = folders && isAbsent(request, folders) ? { paths: [] } : options;
+      return Reflect.apply(resolve, this, [request, parent, isMain, where]);
+    };
+  }
+  resolveLate(require('module'), statSync);
 
   // Evaluation
 

@@ -1,6 +1,6 @@
 // The JavaScript driver: what `import` becomes. Evaluated when a cell first imports, in the driver's realm.
 'use strict';
-(function imports({ require, global, load, path, cwd, here, statSync, readFileSync, transpiler }) {
+(function imports({ require, global, load, path, cwd, here, statSync, readFileSync, bare, resolveLate, transpiler }) {
   // The file that a path in an import means; TypeScript leaves the ending out, or writes that of the result.
   const ENDINGS = ['.ts', '.mts', '.js', '.mjs', '.cjs', '.json', '/index.ts', '/index.js', '/index.mjs'];
   function fileOf(given) {
@@ -13,7 +13,7 @@
 
   const importedAt = new Map();
   function specifierOf(given) {
-    const specifier = String(given);
+    const specifier = bare(String(given));
     const isPath = /^(?:\.{0,2}\/|\.{1,2}$)/.test(specifier);
     if (!isPath && !specifier.startsWith('file:')) return specifier;
     const { pathToFileURL, fileURLToPath } = require('url');
@@ -30,20 +30,41 @@
     return importedAt.get(file) === stat.mtimeMs ? address : `${address}?changed=${stat.mtimeMs}`;
   }
 
-  // Lets Node load TypeScript files, once one is imported. The hooks run in a thread of Node's.
-  let typescript = false;
-  function loadTypescript() {
-    if (typescript) return;
-    typescript = true;
+  // Whether a file needs the hooks below: it is TypeScript, or names an `npm:` package, or a file that it imports does.
+  function needsHooks(file, seen = new Set()) {
+    if (/\.m?ts$/.test(file)) return true;
+    if (seen.has(file) || seen.size > 200 || !/\.m?js$/.test(file)) return false;
+    seen.add(file);
+    let text;
+    try {
+      text = readFileSync(file, 'utf8');
+    } catch {
+      return false; // Node says it better.
+    }
+    if (/['"]npm:/.test(text)) return true;
+    const others = text.matchAll(/['"](\.{1,2}\/[^'"\n]+)['"]/g);
+    return [...others].some(([, other]) => needsHooks(path.resolve(path.dirname(file), other), seen));
+  }
+
+  // Lets Node load such files, once one is imported. The hooks run in a thread of Node's.
+  let hooked = false;
+  function addHooks() {
+    if (hooked) return;
+    hooked = true;
     const { register } = require('module');
     if (typeof register !== 'function') return;
     const hooks = `
       import { spawnSync } from 'node:child_process';
       import { readFileSync, statSync } from 'node:fs';
+      import Module from 'node:module';
       import { fileURLToPath } from 'node:url';
       const ENDINGS = ${JSON.stringify(ENDINGS)};
       ${fileOf}
-      export async function resolve(specifier, context, next) {
+      ${bare}
+      ${resolveLate}
+      resolveLate(Module, statSync);
+      export async function resolve(given, context, next) {
+        const specifier = bare(given);
         if (/^\\.{1,2}\\//.test(specifier) && /\\.m?ts(?:\\?|$)/.test(context.parentURL || '')) {
           const file = fileOf(fileURLToPath(new URL(specifier, context.parentURL)));
           return next(new URL('file://' + encodeURI(file)).href, context);
@@ -68,7 +89,8 @@
       const file = require('url').fileURLToPath(specifier.split(/[?#]/)[0]);
       return { __proto__: null, default: global.JSON.parse(readFileSync(file, 'utf8')) };
     }
-    if (/^file:.*\.m?ts(?:[?#]|$)/.test(specifier)) loadTypescript();
+    if (!hooked && specifier.startsWith('file:') && needsHooks(require('url').fileURLToPath(specifier.split(/[?#]/)[0])))
+      addHooks();
     return load(specifier);
   }
 
@@ -108,7 +130,7 @@
     main: true,
     resolve(specifier) {
       const address = specifierOf(specifier);
-      if (address !== String(specifier) || address.startsWith('file:')) return address;
+      if (address !== bare(String(specifier)) || address.startsWith('file:')) return address;
       const found = require('module').createRequire(here()).resolve(address);
       return path.isAbsolute(found) ? require('url').pathToFileURL(found).href : `node:${found.replace(/^node:/, '')}`;
     },

@@ -4,6 +4,9 @@ use super::{Driver, Invocation, fits_an_argument};
 
 const LARGE: &str = include_str!("large.js");
 
+/// What lets a script import `npm:` packages.
+const NPM: &str = include_str!("npm.mjs");
+
 const BOOT: &str = include_str!("boot.js");
 
 /// What parts the pieces of the library: the driver, two that it loads when it needs them, and its worker.
@@ -18,10 +21,20 @@ pub(super) fn driver() -> Driver {
 }
 
 pub(super) fn invocation(code: String) -> Invocation {
+    // Not for others: it takes a thread, and 30 ms.
+    let mut arguments = match code.contains("npm:") {
+        true => vec![format!("--import=data:text/javascript,{}", escaped(NPM))],
+        false => Vec::new(),
+    };
     // One argument with `=`: code that begins with a dash would be taken for an option.
-    if fits_an_argument(&code) {
-        Invocation { name: None, arguments: vec![format!("--eval={code}")], code: None }
-    } else {
-        Invocation { name: None, arguments: vec![format!("--eval={LARGE}")], code: Some(code) }
-    }
+    let (code, rest) = if fits_an_argument(&code) { (code, None) } else { (LARGE.to_owned(), Some(code)) };
+    arguments.push(format!("--eval={code}"));
+    Invocation { name: None, arguments, code: rest }
+}
+
+/// As a part of a URL.
+fn escaped(text: &str) -> String {
+    text.bytes()
+        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }

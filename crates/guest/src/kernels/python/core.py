@@ -11,6 +11,10 @@ cells = {}
 number = flags = running = 0
 # IPython's, if it has been started.
 shell = None
+# Where a sandbox has its packages. Others may be put over them at any time, which is told by what the place is then.
+PACKAGES = "/belljar/packages"
+packages = PACKAGES + "/lib/python%d.%d/site-packages" % sys.version_info[:2]
+seen = None
 # Whether exit handlers, so many, make the end of the only cell more than the common one. A zygote knows better.
 busy = bool
 
@@ -27,7 +31,26 @@ def load(part):
 watched = {"linecache", "matplotlib.pyplot", "plotly.io._renderers"}
 
 
+def look():
+    global seen
+    now = layer()
+    if now != seen:
+        seen = now
+        load("packages")
+        renew_packages()
+
+
+def layer():
+    try:
+        stat = posix.stat(PACKAGES)
+        return stat.st_dev, stat.st_ino
+    except OSError:
+        return None
+
+
 def seek(name, path=None, target=None):
+    # What a cell installs it may import at once.
+    if path is None: look()
     if name in watched:
         load("source")
         return watch(name, path)
@@ -63,6 +86,7 @@ def split(text, name):
 
 
 def perform(text, name):
+    look()
     if "IPython" in text or "get_ipython" in text:
         load("ipython")
         start_ipython()
@@ -93,8 +117,23 @@ def flush():
             pass
 
 
+def put_packages():
+    # Before the interpreter's own. One that was started without -s may have them already.
+    global seen
+    seen = layer()
+    if packages in sys.path: return
+    own = [path.endswith("-packages") for path in sys.path]
+    sys.path.insert(own.index(True) if True in own else len(own), packages)
+    try:
+        # Files that say what else is to be done take more, when the first cell looks.
+        if ".pth" in " ".join(posix.listdir(packages)): seen = None
+    except OSError:
+        pass
+
+
 def arrange():
     # The interpreter as the code is to find it.
+    put_packages()
     if sys.path[:1] != [""]: sys.path.insert(0, "")
     sys.argv[:] = ["main.py"]
     # One write for each line, whether Python was started with -u or not.

@@ -1,7 +1,7 @@
 # A fork becomes a kernel: with an environment and random numbers of its own, and else as if it had just been started.
 #
 # Variables that interpreters and native libraries read at their start. Where one differs, the kernel is started after
-# all; so it is where the sandbox has packages of its own.
+# all.
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_", "OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_",
     "MKL_", "BLIS_", "OPENSSL_", "SSL_")
 # Read by packages while they load, and again when it matters.
@@ -24,14 +24,14 @@ def hand_over(kernel):
 
 
 def settle(kernel):
-    global calm, boxes, fresh, packages, given_text, linecache, logging, clock, main_thread
+    global calm, boxes, fresh, known, seen, given_text, linecache, logging, clock, main_thread
     import linecache, logging, threading
     given_text = b"".join([name + b"=" + value + b"\0" for name, value in given.items()])
-    packages = home_of_packages()
     main_thread = threading.main_thread()
     clock = time.time_ns if type(logging._startTime) is int else time.time
     kernel["arrange"]()
-    if hasattr(sys, "orig_argv"): sys.orig_argv[1:] = ["-X", "utf8", "-c", parts["boot"]]
+    seen, known = kernel["seen"], from_packages(kernel["PACKAGES"])
+    if hasattr(sys, "orig_argv"): sys.orig_argv[1:] = ["-s", "-X", "utf8", "-c", parts["boot"]]
     # What ends only now must not be looked for in a fork.
     for _ in range(3): gc.collect()
     calm = atexit._ncallbacks() if all([name_of(each) in HANDLERS for each in handlers]) else -1
@@ -147,28 +147,39 @@ def take_environment(environment):
     posix.environ.update(environment)
 
 
-def home_of_packages():
-    # Where pip puts what a sandbox installs for itself; nothing where that is in the path already, or never.
-    import site
-    if not site.ENABLE_USER_SITE: return None
-    site.USER_BASE = site.USER_SITE = None
-    folder = site.getusersitepackages()
-    return folder if folder not in sys.path else None
+def from_packages(root):
+    # What was loaded that a layer could have another of: names, or all if it is of a layer itself.
+    found = set()
+    for name, module in sys.modules.items():
+        path = getattr(module, "__file__", None) or ""
+        if path.startswith(root + "/"): return None
+        if "-packages/" in path: found.add(name.partition(".")[0])
+    return found
+
+
+def clash(kernel):
+    # Whether the sandbox's packages are others than the zygote's, and one of them was loaded.
+    if kernel["layer"]() == seen: return False
+    if known is None: return True
+    try:
+        return not known.isdisjoint([name.partition(".")[0] for name in posix.listdir(kernel["packages"])])
+    except OSError:
+        return False
 
 
 def settle_in(environment):
-    global packages
+    import site
     environment = dict([pair.partition(b"=")[::2] for pair in environment.split(b"\0") if pair])
     another = differs(environment)
     take_environment(environment)
-    packages = home_of_packages()
+    site.USER_BASE = site.USER_SITE = None
     if environment.get(b"TZ") != given.get(b"TZ"): time.tzset()
     return another
 
 
 def become(kernel, environment):
     # Few lines, and none that is not needed: each fork pays for the pages that they touch.
-    if (environment != given_text and settle_in(environment)) or packages and posix.access(packages, 0):
+    if (environment != given_text and settle_in(environment)) or clash(kernel):
         anew([part for part in parts if part not in OWN], [], posix.environ)
     for call in fresh: call()
     main_thread._native_id = kernel["pid"] = posix.getpid()

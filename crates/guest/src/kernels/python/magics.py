@@ -1,7 +1,7 @@
 # The little of IPython's syntax that works without IPython.
 import io
 
-KNOWN = ("!command, name = !command, %pip, %time, %timeit, %cd, %pwd, %env, %who, %matplotlib, %load_ext, %autoreload, "
+KNOWN = ("!command, name = !command, %pip, %uv, %time, %timeit, %cd, %pwd, %env, %who, %matplotlib, %load_ext, %autoreload, "
     "%%time, %%timeit, %%bash, %%sh, %%writefile, %%capture, name?")
 
 
@@ -137,8 +137,14 @@ def shell_run(command, program=None):
 def line_pip(rest, names):
     module("shlex")
     code = shell_run("%s -m pip %s" % (sys.modules["shlex"].quote(sys.executable), rest))
-    module("importlib").invalidate_caches()
+    look()
     if code: raise UsageError("pip %s ended with code %d; what it said is above" % (rest.split(" ")[0], code))
+
+
+def line_uv(rest, names):
+    code = shell_run("uv " + rest)
+    look()
+    if code: raise UsageError("uv %s ended with code %d; what it said is above" % (rest.split(" ")[0], code))
 
 
 def run_text(text, names):

@@ -14,10 +14,11 @@ const FAILED: &str = include_str!("failed.py");
 const BOOT: &str = include_str!("boot.py");
 
 /// The parts of the kernel's driver, by the names that they call each other by.
-const PARTS: [(&str, &str); 17] = [
+const PARTS: [(&str, &str); 18] = [
     ("core", include_str!("core.py")),
     ("kernel", include_str!("kernel.py")),
     ("live", include_str!("live.py")),
+    ("packages", include_str!("packages.py")),
     ("errors", include_str!("errors.py")),
     ("values", include_str!("values.py")),
     ("source", include_str!("source.py")),
@@ -57,8 +58,9 @@ pub(super) fn zygote() -> Driver {
 /// Each part after a NUL and its name on a line of its own. Only the first is compiled at every start.
 fn assembled(parts: &[(&str, &str)]) -> Driver {
     let library = parts.iter().map(|(name, text)| format!("\0{name}\n{text}")).collect();
-    // Not `-u`: the driver has its streams written line by line.
-    Driver { arguments: vec!["-X", "utf8", "-c", BOOT], library }
+    // Not `-u`: the driver has its streams written line by line. `-s`: it also sees to the packages, which are where users
+    // have theirs, since Python itself does not for virtual environments.
+    Driver { arguments: vec!["-s", "-X", "utf8", "-c", BOOT], library }
 }
 
 pub(super) fn invocation(code: String) -> Invocation {
@@ -70,7 +72,18 @@ pub(super) fn invocation(code: String) -> Invocation {
 
 #[cfg(test)]
 mod tests {
-    use super::{PARTS, ZYGOTE_PARTS};
+    use belljar_core::LayerKind;
+
+    use super::{ONCE, PARTS, ZYGOTE_PARTS};
+
+    #[test]
+    fn packages_are_looked_for_where_a_layer_is_put() {
+        let place = format!("\"{}", LayerKind::Python.inside());
+        let (_, core) = PARTS[0];
+        for text in [core, ONCE, include_str!("../../ask/sitecustomize.py")] {
+            assert!(text.contains(&place));
+        }
+    }
 
     #[test]
     fn no_part_of_the_driver_is_left_out() {

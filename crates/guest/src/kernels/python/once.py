@@ -7,6 +7,15 @@ def main():
         if not part: break
         source += part
     posix.close(3)
+    packages = "/belljar/packages/lib/python%d.%d/site-packages" % sys.version_info[:2]
+    if packages not in sys.path:
+        # Python itself does not look there in a virtual environment.
+        import site
+        own = [path.endswith("-packages") for path in sys.path] + [True]
+        rest = sys.path[own.index(True):]
+        del sys.path[own.index(True):]
+        site.addsitedir(packages)
+        sys.path += rest
     if sys.path[:1] != [""]: sys.path.insert(0, "")
     paths, failed = sys.path[1:], sys.argv[1]
     sys.argv[:] = ["main.py"]

@@ -11,6 +11,8 @@ LIBRARY = ("abc atexit base64 bisect calendar collections.abc contextlib copy cs
     "operator os pathlib pickle platform pprint queue random re secrets shutil signal site socket statistics string "
     "struct subprocess tempfile textwrap threading time traceback types typing urllib.parse uuid warnings weakref "
     "zlib").split()
+# Modules that a layer may name itself, which are loaded after these.
+ASKED_MAX = 12
 # Each package, and what of it is loaded with it.
 PACKAGES = {
     "numpy": "numpy.random numpy.linalg numpy.fft",
@@ -54,6 +56,10 @@ def preload():
     sys.path[:] = [path for path in sys.path if path]
     gc.disable()
     watch()
+    why = bounded(find_packages, ["core", "packages"], SECONDS_MAX)
+    # No fork could do without what a layer's .pth files have begun.
+    if why or not alone(): raise RuntimeError(why or "a thread was started")
+    kept["path"] = sys.path[:]
     for name in LIBRARY: bounded(load, [name], SECONDS_MAX)
     for name, more in PACKAGES.items():
         if name in skipped or not there(name): continue

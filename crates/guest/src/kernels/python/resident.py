@@ -5,7 +5,7 @@ load_more = load
 
 def load(part):
     global load, guarded
-    if part == "source": return
+    if part in ("source", "packages"): return
     if sys.getrecursionlimit() < 400: sys.setrecursionlimit(1000)
     guarded = not running
     if _thread.get_ident() == thread: listen()

@@ -55,7 +55,7 @@ def warm_up(loaded):
     before, registered = descriptors(), len(handlers)
     names = {"__name__": "__main__", "__builtins__": builtins}
     kernel = driver(names)
-    kernel.update(pid=zygote, control=posix.dup(1))
+    kernel.update(pid=zygote, control=posix.dup(1), seen=kernel["layer"]())
     builtins.display = kernel["display"]
     kernel["load"]("live")
     for _ in range(3):

@@ -12,8 +12,8 @@ real_exit, zygote = posix._exit, posix.getpid()
 # What is not a kernel's.
 OWN = "boot", "zygote", "watch", "preload", "warm", "forked", "resident"
 # Executed here and not in each fork: they only define, and what they keep is still empty. Each is after what it loads.
-RESIDENT = ("kernel", "source", "live", "errors", "values", "figures", "tables", "charts", "pictures", "settings",
-    "streams", "insist", "last")
+RESIDENT = ("kernel", "source", "live", "packages", "errors", "values", "figures", "tables", "charts", "pictures",
+    "settings", "streams", "insist", "last")
 
 
 def compiled(part):
@@ -61,6 +61,21 @@ def driver(names):
     return made
 
 
+def find_packages(parts):
+    # As a kernel does, which goes on from there.
+    made = {"__builtins__": builtins.__dict__.copy(), "__name__": "belljar", "parts": {}}
+    for part in parts: exec(codes[part], made)
+    made["put_packages"]()
+    made["renew_packages"]()
+    # By its own word, what a layer is there for.
+    try:
+        with open(made["PACKAGES"] + "/preload") as file: names = file.read(10000).split()
+    except (OSError, ValueError):
+        return
+    for name in names[:ASKED_MAX]:
+        if name.isidentifier(): PACKAGES.setdefault(name, "")
+
+
 def anew(wanted, arguments, environment):
     # The same interpreter from its beginning, with the parts that it needs.
     text = "".join(["\0" + part + "\n" + parts[part] for part in wanted]).encode()
@@ -70,7 +85,7 @@ def anew(wanted, arguments, environment):
     else: posix.dup2(memory, 4)
     posix.set_inheritable(3, True)
     _signal.signal(2, _signal.SIG_DFL)
-    posix.execve(sys.executable, [sys.executable, "-X", "utf8", "-c", parts["boot"], *arguments], environment)
+    posix.execve(sys.executable, [sys.executable, "-s", "-X", "utf8", "-c", parts["boot"], *arguments], environment)
 
 
 def tell(preloaded, skipped):

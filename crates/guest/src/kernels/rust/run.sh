@@ -1,7 +1,8 @@
 # Compiles the Rust program on descriptor 3 and becomes it. $1 is rustc. For any POSIX shell.
 #
 # In a Cargo package it is compiled as one more example of that package, with its library, dependencies and edition. For
-# that the package is copied as links into a directory of ours, so that nothing is written in its own.
+# that the package is copied as links into a directory of ours, so that nothing is written in its own. Whether crates may
+# be fetched is the environment's to say (CARGO_NET_OFFLINE).
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/belljar
 run=$cache/run/$$
 code=$(cat <&3; echo .)
@@ -44,12 +45,12 @@ compile_in_package() {
     for entry in "$package"/* "$package"/.[!.]*; do
         case ${entry##*/} in
         examples | target) ;;
-        *) [ -e "$entry" ] && ln -s "$entry" . ;;
+        *) [ -e "$entry" ] && ln -sf "$entry" . ;;
         esac
     done
     mkdir -p examples && cp "$run/main.rs" examples/main.rs &&
         CARGO_TARGET_DIR=$cache/cargo RUSTC=$rustc RUSTFLAGS="-A warnings $linker" CARGO_PROFILE_DEV_DEBUG=0 \
-            "$cargo" build --quiet --offline --jobs 4 --example main </dev/null &&
+            "$cargo" build --quiet --jobs 4 --example main </dev/null &&
         cp "$cache/cargo/debug/examples/main" "$run/main"
 }
 
@@ -73,6 +74,16 @@ elif ! compile 2024; then
     # Before Rust 1.85 there was no edition 2024.
     ! grep -q 'edition 2024 is unstable\|argument for .--edition' "$run/log" || compile 2021
 fi
-[ -x "$run/main" ] || { cat "$run/log" >&2; exit 1; }
+if [ ! -x "$run/main" ]; then
+    cat "$run/log" >&2
+    # What cargo says where it must not fetch, or cannot.
+    if [ -n "$package" ] && grep -q -e '--offline' -e 'offline mode' -e 'resolve host' -e 'tunnel failed' \
+        -e 'failed to download' "$run/log"; then
+        echo 'hint: crates are fetched in a sandbox that may reach the registries: ask for network: ["packages"]' >&2
+    elif [ -z "$package" ] && grep -q -e "can't find crate" -e 'missing crate' -e 'unlinked crate' "$run/log"; then
+        echo 'hint: crates are those of a Cargo.toml in the working directory; this program has none' >&2
+    fi
+    exit 1
+fi
 [ -z "$key" ] || printf %s "$key" >"$run/key"
 exec "$run/main"

@@ -1,0 +1,5 @@
+import sys
+
+from pip import ask
+
+ask(sys.argv[1:])
