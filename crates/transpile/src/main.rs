@@ -1,6 +1,7 @@
 //! Turns a cell of TypeScript, or of JavaScript with `import` and `export`, into JavaScript that a REPL evaluates.
 //!
-//! `belljar-transpile LANGUAGE [OPTION...] < code > javascript`. It runs inside the walls, since it reads hostile text.
+//! `belljar-transpile LANGUAGE [OPTION...] < code > javascript`, and `belljar-transpile imports LANGUAGE < code > json`,
+//! which tells what a program needs (see [`imports`]). It runs inside the walls, since it reads hostile text.
 //! Lines stay where they are: types become spaces, and what must become code takes the lines it had, so that a stack
 //! trace needs no map. Not here: checking types, and anything that depends on another file.
 
@@ -8,6 +9,7 @@ mod blank;
 mod declare;
 mod edits;
 mod import;
+mod imports;
 mod names;
 mod scan;
 #[cfg(test)]
@@ -45,7 +47,10 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let options = Options::parse(std::env::args().skip(1))?;
+    let mut arguments = std::env::args().skip(1).peekable();
+    let asks_imports = arguments.next_if(|first| first == "imports").is_some();
+    let language = arguments.peek().cloned();
+    let options = if asks_imports { None } else { Some(Options::parse(arguments)?) };
     let mut source = String::new();
     std::io::stdin()
         .take(SOURCE_MAX + 1)
@@ -56,6 +61,9 @@ fn run() -> Result<(), String> {
             "SyntaxError: the code is longer than 1 MiB; put parts of it into files and import them (1:1)".to_owned()
         );
     }
-    let code = transpile(&source, &options).map_err(|error| error.to_string())?;
-    std::io::stdout().write_all(code.as_bytes()).map_err(|error| format!("writing the code: {error}"))
+    let answer = match options {
+        Some(options) => transpile(&source, &options).map_err(|error| error.to_string())?,
+        None => imports::imports(language.as_deref(), &source)?,
+    };
+    std::io::stdout().write_all(answer.as_bytes()).map_err(|error| format!("writing the answer: {error}"))
 }
