@@ -20,6 +20,8 @@ pub enum Ending {
         limit: Limit,
     },
     Cancelled,
+    /// Its packages could not be installed, and it was not started.
+    NotInstalled,
 }
 
 impl Ending {
@@ -32,6 +34,7 @@ impl Ending {
             Ending::Stopped { limit: Limit::Memory } => "memory",
             Ending::Stopped { limit: Limit::Output } => "output",
             Ending::Cancelled => "cancelled",
+            Ending::NotInstalled => "install-error",
         }
     }
 
@@ -43,6 +46,8 @@ impl Ending {
             Ending::Stopped { limit: Limit::Wall } => 124,
             Ending::Stopped { .. } => 137,
             Ending::Cancelled => 130,
+            // As timeout(1) and others have it for what they could not start.
+            Ending::NotInstalled => 125,
         }
     }
 

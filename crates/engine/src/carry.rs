@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
-    BackendError, Changes, Isolation, Limits, Program, Range, Report, Sandbox, Source, Spec, State, Stream,
+    BackendError, Changes, Ending, Isolation, Limits, Program, Range, Report, Sandbox, Source, Spec, State, Stream,
+    Usage,
 };
+use belljar_packages::InstallError;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -13,10 +15,13 @@ use tokio_util::sync::CancellationToken;
 use crate::flight::{Controls, Flight};
 use crate::kernels::{Kind, Seat};
 use crate::lease::Lease;
+use crate::network::{self, Granted};
+use crate::provision::{NotProvided, Shelf};
+use crate::rich::Told;
 use crate::run::{self, NotStarted, Orders, Outcome, Reach};
 use crate::sandboxes::InUse;
 use crate::shared::Shared;
-use crate::{EngineError, LeftFile, Lost, Run, Wish, limits};
+use crate::{EngineError, Failure, Installation, LeftFile, Lost, Run, Wish, limits, questions};
 
 /// What is kept of the files that a throw-away sandbox leaves.
 const LEFT_FILES_MAX: usize = 20;
@@ -82,7 +87,23 @@ impl Carried {
             Source::Cell { language, .. } => language.kernel(),
             Source::Code { .. } | Source::Command(_) => None,
         };
-        let spec = Spec { limits, waiting, ..Spec::default() };
+        let granted = network::grant(&flight.request.wants.network, &shared.settings.network)?;
+        let shelf = Shelf::new(&flight.owner, &[], Vec::new());
+        let provided = tokio::select! {
+            biased;
+            refusal = orders.refusal() => return Err(refusal),
+            provided = provide(&shared, &flight, &program, &shelf, None) => provided,
+        };
+        let installed = match provided {
+            Ok(installed) => installed,
+            Err(NotProvided::Refused(error)) => return Err(error),
+            Err(NotProvided::Failed { error }) => {
+                return Ok(not_installed(&flight, &error, State::Fresh, shared.lessor.no_isolation(), limits));
+            }
+        };
+        let Granted { network, env } = granted;
+        let (layers, owner) = (shelf.layers(), shelf.owner(shared.provisions.as_ref()));
+        let spec = Spec { limits, waiting, network, env, layers, owner, ..Spec::default() };
         let ready = async {
             flight.hold(shared.admission.turn(None).await?);
             shared.lessor.lease(&spec).await
@@ -95,7 +116,11 @@ impl Carried {
         });
         let sandbox = lease.sandbox()?;
         let isolation = sandbox.isolation().clone();
-        let outcome = run::run(sandbox, program, &limits, &flight, controls, watcher, &orders).await;
+        let running = run::run(sandbox, program, &limits, &flight, controls, watcher, &orders);
+        let outcome = tokio::select! {
+            outcome = running => outcome,
+            () = always(questions::answer_all(sandbox, shared.provisions.as_ref(), &shelf)) => return Err(EngineError::Lost),
+        };
         let outcome = outcome.map_err(|NotStarted { error, .. }| error)?;
         // Nobody was promised that anything of it would remain, so only the place itself can be lost.
         let (state, lost) = match outcome.reach {
@@ -103,7 +128,8 @@ impl Carried {
             Reach::Silent => (State::Lost, Some(Lost::Sandbox)),
         };
         let left = if lost.is_none() { left_files(sandbox, &outcome.changes).await } else { Vec::new() };
-        Ok(Run { left, lost, ..told(&flight, outcome, state, isolation, limits) })
+        let refused = sandbox.refused();
+        Ok(Run { left, lost, installed, refused, ..told(&flight, outcome, state, isolation, limits) })
     }
 
     async fn in_created(self, used: InUse) -> Result<Run, EngineError> {
@@ -118,13 +144,25 @@ impl Carried {
                 Some(language) => used.named.kernels.seat(language, &flight.id, kind).await?,
                 None => None,
             };
-            flight.hold(shared.admission.turn(Some(&used.named.seats)).await?);
-            Ok(kernel)
+            let provided = provide(&shared, &flight, &program, &used.named.shelf, Some(used.sandbox())).await;
+            if provided.is_ok() {
+                flight.hold(shared.admission.turn(Some(&used.named.seats)).await?);
+            }
+            Ok((kernel, provided))
         };
-        let mut kernel: Option<Seat> = tokio::select! {
+        let (mut kernel, provided): (Option<Seat>, _) = tokio::select! {
             biased;
             refusal = orders.refusal() => return Err(refusal),
-            kernel = ready => kernel?,
+            ready = ready => ready?,
+        };
+        let installed = match provided {
+            Ok(installed) => installed,
+            Err(NotProvided::Refused(error)) => return Err(error),
+            Err(NotProvided::Failed { error }) => {
+                let (isolation, limits) = (used.named.isolation.clone(), used.named.limits);
+                let run = not_installed(&flight, &error, State::Preserved, isolation, limits);
+                return Ok(Run { expires_in: Some(used.expires_in()), ..run });
+            }
         };
         if let Some(kernel) = &kernel {
             flight.sits_in(kernel.marker());
@@ -160,11 +198,50 @@ impl Carried {
         };
         let expires_in = stands.then(|| used.expires_in());
         let isolation = used.named.isolation.clone();
-        let run = Run { lost, expires_in, ..told(&flight, outcome, state, isolation, limits) };
+        let refused = used.sandbox().refused();
+        let run = Run { lost, expires_in, installed, refused, ..told(&flight, outcome, state, isolation, limits) };
         // Before the seat is free: nobody gets one in a sandbox that is in doubt.
         drop(used);
         Ok(run)
     }
+}
+
+/// Nothing where no packages are installed.
+async fn provide(
+    shared: &Shared,
+    flight: &Flight,
+    program: &Program,
+    shelf: &Shelf,
+    sandbox: Option<&dyn Sandbox>,
+) -> Result<Option<Installation>, NotProvided> {
+    let Some(provisions) = &shared.provisions else { return Ok(None) };
+    let wants = &flight.request.wants;
+    match sandbox {
+        None => provisions.ahead(&program.source, wants, shelf, &flight.phase).await,
+        Some(sandbox) => provisions.into(sandbox, &program.source, wants, shelf, &flight.phase).await,
+    }
+}
+
+/// Goes on for ever when its work has come to an end.
+async fn always(work: impl Future<Output = ()>) {
+    work.await;
+    std::future::pending().await
+}
+
+/// A run that never began, since its packages could not be had.
+fn not_installed(flight: &Flight, error: &InstallError, state: State, isolation: Isolation, limits: Limits) -> Run {
+    let value = error.words.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
+    let traceback = format!("InstallError: {}\n{}", error.words.trim_end(), error.kind.next_step());
+    let outcome = Outcome {
+        told: Told::failed(Failure { name: "InstallError".into(), value, traceback }),
+        changes: Changes::default(),
+        ending: Ending::NotInstalled,
+        duration: Duration::ZERO,
+        usage: Usage::default(),
+        kernel: None,
+        reach: Reach::Answered,
+    };
+    told(flight, outcome, state, isolation, limits)
 }
 
 fn told(flight: &Flight, outcome: Outcome, state: State, isolation: Isolation, limits: Limits) -> Run {
@@ -187,6 +264,8 @@ fn told(flight: &Flight, outcome: Outcome, state: State, isolation: Isolation, l
         expires_in: None,
         limits,
         sandbox: flight.sandbox.clone(),
+        installed: None,
+        refused: Vec::new(),
     }
 }
 

@@ -14,6 +14,8 @@ pub const STDIN_BYTES_MAX: usize = 1024 * 1024;
 const ENV_VARIABLES_MAX: usize = 128;
 /// Linux gives arguments and environment together at least this much (ARG_MAX), whatever the stack limit.
 const ENV_BYTES_MAX: usize = 128 * 1024;
+const PACKAGES_MAX: usize = 100;
+const PACKAGE_BYTES_MAX: usize = 512;
 /// PATH_MAX of Linux.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -52,6 +54,25 @@ pub(crate) fn program(
         path(cwd).map_err(|FileError { kind, .. }| EngineError::BadCwd { kind })?;
     }
     env(&program.env)
+}
+
+/// What a caller asks for by name. What a name means is for the package manager to say, in its sandbox; that it is one, and
+/// not one of its options, is for us.
+pub(crate) fn packages(packages: &[String]) -> Result<(), EngineError> {
+    let bad = |why| Err(EngineError::BadPackages { why });
+    if packages.len() > PACKAGES_MAX {
+        return bad("more than 100 at once; ask for fewer");
+    }
+    for package in packages {
+        if package.trim().is_empty() || package.len() > PACKAGE_BYTES_MAX || package.contains(|c: char| c.is_control())
+        {
+            return bad("each is a name, with a version if that matters, such as pandas or pandas==2.2.3");
+        }
+        if package.trim_start().starts_with('-') || package.contains(" -") {
+            return bad("one begins with a hyphen, or has an option behind it; give names, not options");
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn env(variables: &[(String, String)]) -> Result<(), EngineError> {

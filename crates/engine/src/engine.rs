@@ -24,14 +24,15 @@ use crate::kernels::Kind;
 use crate::lease::{self, Lessor};
 use crate::news::{News, Newsroom};
 use crate::outputs::Outputs;
-use crate::sandboxes::{self, InUse, Sandboxes};
+use crate::provision::{NotProvided, Shelf};
+use crate::sandboxes::{self, Arrival, InUse, Sandboxes};
 use crate::shared::Shared;
 use crate::teardown::{Tasks, Teardowns};
 use crate::{
-    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, PoolInfo, Principal,
-    Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen, Wish,
+    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, Phase, PoolInfo,
+    Principal, Provisions, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen, Wants, Wish,
 };
-use crate::{check, jobs, limits, templates};
+use crate::{check, jobs, limits, network, questions, templates};
 
 /// The most that one [`Engine::read`] returns, whatever its range says.
 pub const READ_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -63,13 +64,19 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Inside a tokio runtime, which the engine's tasks then run on.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Engine {
-        Engine::with_gauge(backend, settings, lease::host_gauge)
+        Engine::with_gauge(backend, settings, None, lease::host_gauge)
+    }
+
+    /// The same, with packages for who asks for them.
+    pub fn with_packages(backend: Arc<dyn Backend>, settings: Settings, provisions: Provisions) -> Engine {
+        Engine::with_gauge(backend, settings, Some(provisions), lease::host_gauge)
     }
 
     /// With another word on the host's memory, for what is prepared to go by.
     pub(crate) fn with_gauge(
         backend: Arc<dyn Backend>,
         settings: Settings,
+        provisions: Option<Provisions>,
         gauge: impl FnOnce() -> lease::Gauge,
     ) -> Engine {
         let stop = CancellationToken::new();
@@ -96,6 +103,7 @@ impl Engine {
             sandboxes,
             admission: Admission::new(settings.runs_max, settings.queue_max),
             outputs: Outputs::new(settings.kept_output_bytes_max),
+            provisions,
             jobs: Jobs::default(),
             news,
             tasks,
@@ -116,7 +124,7 @@ impl Engine {
     /// Runs a program to its end. Dropping the call stops the program with all that it started; a throw-away sandbox
     /// goes with it, a created one stays.
     pub async fn run(&self, who: &Principal, request: RunRequest) -> Result<Run, EngineError> {
-        let flight = self.begin(who, request, None, None)?;
+        let flight = self.begin(who, request, None, None, Phase::default())?;
         let attending = Attending::new(self.shared(), flight, Departure::default());
         attending.until_the_end().await.map(Arc::unwrap_or_clone)
     }
@@ -128,7 +136,8 @@ impl Engine {
         request: RunRequest,
         console: Console,
     ) -> Result<Run, EngineError> {
-        let flight = self.begin(who, request, Some(console), None)?;
+        let phase = console.phase.clone();
+        let flight = self.begin(who, request, Some(console), None, phase)?;
         let attending = Attending::new(self.shared(), flight, Departure::default());
         attending.until_the_end().await.map(Arc::unwrap_or_clone)
     }
@@ -145,7 +154,7 @@ impl Engine {
         let shared = self.shared();
         let stays = match attendance.stays {
             Stays::Away(away) => {
-                let flight = self.begin(who, request, None, Some(away))?;
+                let flight = self.begin(who, request, None, Some(away), attendance.phase)?;
                 if let Err(refused) = shared.jobs.add(&flight) {
                     flight.cancel.cancel();
                     return Err(refused);
@@ -160,7 +169,7 @@ impl Engine {
         }
         let flight = match shared.jobs.adopt_soon(who, &request).await {
             Some(flight) => flight,
-            None => self.begin(who, request, None, None)?,
+            None => self.begin(who, request, None, None, attendance.phase)?,
         };
         let mut attending = Attending::new(shared, flight, attendance.departure);
         let waited = timeout(stays, attending.flight.finished()).await;
@@ -233,10 +242,19 @@ impl Engine {
         request: RunRequest,
         console: Option<Console>,
         away: Option<Away>,
+        phase: Phase,
     ) -> Result<Arc<Flight>, EngineError> {
         let shared = self.shared();
         let entered = shared.enter()?;
         check::program(&request.program, shared.settings.wall_max, &shared.languages, &shared.missing)?;
+        check::packages(&request.wants.packages)?;
+        if !request.wants.packages.is_empty() && shared.provisions.is_none() {
+            return Err(EngineError::NoPackages);
+        }
+        if request.sandbox.is_some() && !request.wants.network.is_empty() {
+            return Err(EngineError::NetworkIsSet);
+        }
+        network::grant(&request.wants.network, &shared.settings.network)?;
         let mut used = request.sandbox.as_deref().map(|sandbox| shared.sandboxes.take(who, sandbox)).transpose()?;
         if let (Some(used), Some(Away::LetsSandboxExpire)) = (&mut used, away) {
             used.rest();
@@ -250,7 +268,7 @@ impl Engine {
         if let Source::Cell { then, .. } = &mut program.source {
             *then = if used.is_some() { Then::More } else { Then::End };
         }
-        let (flight, mut controls) = Flight::new(RunId::random()?, who.clone(), request, sandbox, cancel);
+        let (flight, mut controls) = Flight::new(RunId::random()?, who.clone(), request, sandbox, phase, cancel);
         let watcher = console.map(|console| {
             controls.input = Some(console.input);
             console.output
@@ -273,21 +291,78 @@ impl Engine {
             return Err(EngineError::LimitTooHigh { name: "timeout", max: format!("{} seconds", age_max.as_secs()) });
         }
         check::env(&request.env)?;
+        check::packages(&request.wants.packages)?;
+        let wished = if request.wants.network.is_empty() { &template.network } else { &request.wants.network };
+        let granted = network::grant(wished, &shared.settings.network)?;
         let id = SandboxId::random()?;
         let slot = shared.sandboxes.slot().await?;
-        let mut env = template.env;
-        env.retain(|(name, _)| !request.env.iter().any(|(own, _)| own == name));
-        env.extend(request.env);
+        let env = over(granted.env, over(template.env, request.env));
         let waiting = templates::kernel(&template.interpreters, &shared.interpreters, &shared.languages);
-        let spec = Spec { limits, env, interpreters: template.interpreters, waiting, ..Spec::default() };
+        let packages = [template.packages, request.wants.packages].concat();
+        let shelf = self.furnish(who, &template.interpreters, packages).await?;
+        let (network, interpreters, layers) = (granted.network, template.interpreters, shelf.layers());
+        let owner = shelf.owner(shared.provisions.as_ref());
+        let spec = Spec { limits, env, network, interpreters, layers, owner, waiting, ..Spec::default() };
         let sandbox = tokio::select! {
             biased;
             () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
             opened = shared.lessor.open(&spec) => opened?,
         };
-        let info = shared.sandboxes.add(who, id, limits, request.idle, sandbox, slot)?;
+        let arrival = Arrival { id, limits, idle: request.idle, sandbox, shelf, slot };
+        let info = shared.sandboxes.add(who, arrival)?;
+        self.answer_questions(who, &info.id);
         tracing::info!(sandbox = %info.id, owner = who.as_str(), "a sandbox was created");
         Ok(info)
+    }
+
+    /// What a created sandbox has of packages: those it was asked for, or what most ask for, if that is there.
+    async fn furnish(
+        &self,
+        who: &Principal,
+        interpreters: &[String],
+        packages: Vec<String>,
+    ) -> Result<Shelf, EngineError> {
+        let shared = self.shared();
+        let Some(provisions) = &shared.provisions else {
+            return if packages.is_empty() {
+                Ok(Shelf::new(who, interpreters, Vec::new()))
+            } else {
+                Err(EngineError::NoPackages)
+            };
+        };
+        let base = provisions.packages.base(interpreters);
+        let shelf = Shelf::new(who, interpreters, base.into_iter().collect());
+        if !packages.is_empty() {
+            let wants = Wants { packages, network: Vec::new() };
+            // Without a program there is nothing to infer from, and the shell's packages are Python's.
+            let (nothing, phase) = (Source::Command(String::new()), Phase::default());
+            tokio::select! {
+                biased;
+                () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
+                provided = provisions.ahead(&nothing, &wants, &shelf, &phase) => match provided {
+                    Ok(_) => {}
+                    Err(NotProvided::Refused(error)) => return Err(error),
+                    Err(NotProvided::Failed { error }) => {
+                        return Err(EngineError::NotInstalled { next_step: error.kind.next_step(), words: error.words });
+                    }
+                },
+            }
+        }
+        Ok(shelf)
+    }
+
+    /// As long as the sandbox stands.
+    fn answer_questions(&self, who: &Principal, id: &SandboxId) {
+        let shared = self.shared().clone();
+        let Ok(mut used) = shared.sandboxes.take(who, id.as_str()) else { return };
+        used.rest();
+        self.shared().tasks.spawn(async move {
+            let closing = used.named.closing.clone();
+            tokio::select! {
+                () = closing.cancelled() => {}
+                () = questions::answer_all(used.sandbox(), shared.provisions.as_ref(), &used.named.shelf) => {}
+            }
+        });
     }
 
     /// Ends a sandbox and the programs in it; returns when nothing of it is left.
@@ -449,6 +524,13 @@ fn settle<T>(mut used: InUse, answer: Result<T, EngineError>) -> Result<T, Engin
         used.doubt();
     }
     answer
+}
+
+/// Variables, of which the second list's go before the first's.
+fn over(base: Vec<(String, String)>, own: Vec<(String, String)>) -> Vec<(String, String)> {
+    let kept = base.into_iter().filter(|(name, _)| !own.iter().any(|(other, _)| other == name));
+    let kept: Vec<_> = kept.collect();
+    kept.into_iter().chain(own).collect()
 }
 
 fn checked(path: &str) -> Result<String, EngineError> {

@@ -65,6 +65,33 @@ pub enum EngineError {
     LimitTooHigh { name: &'static str, max: String },
     #[error("{name} is too low to run anything; ask for at least {min}")]
     LimitTooLow { name: &'static str, min: String },
+    #[error(transparent)]
+    BadHost(belljar_core::BadGrant),
+    #[error(
+        "this server's operator does not allow the network host {host}; do without it, or have the operator start the \
+         server with --allow-network '{host}' (or [network] allow in its configuration)"
+    )]
+    HostNotAllowed { host: String },
+    #[error("network names more than {max} hosts; name fewer, or a pattern such as *.example.org")]
+    TooManyHosts { max: usize },
+    #[error(
+        "the sandbox has the network that it was created with; leave network out, or create another sandbox with it"
+    )]
+    NetworkIsSet,
+    #[error(
+        "packages are not installed on this server; use what is there, or have its operator set install = true below [packages]"
+    )]
+    NoPackages,
+    #[error(
+        "packages are for python, javascript, typescript and shell; for {language}, write its project file into the \
+         /workspace of a sandbox that was created with network [\"packages\"]"
+    )]
+    NoPackagesFor { language: Language },
+    /// Of a sandbox that was to begin with them.
+    #[error("packages could not be installed: {words}; {next_step}")]
+    NotInstalled { words: String, next_step: &'static str },
+    #[error("bad packages: {why}")]
+    BadPackages { why: &'static str },
     #[error("bad environment: {why}")]
     BadEnv { why: &'static str },
     /// Apart from other file errors, since the caller of a run may not think of this path.

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::Turn;
 use crate::kernels::JobMarker;
 use crate::log::{Full, Log, Part};
+use crate::phase::Phase;
 use crate::{EngineError, Principal, Run, RunId, RunRequest, SandboxId};
 
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(crate) struct Flight {
     pub(crate) request: RunRequest,
     pub(crate) sandbox: Option<SandboxId>,
     pub(crate) begun: Instant,
+    pub(crate) phase: Phase,
     pub(crate) cancel: CancellationToken,
     log: Mutex<Log>,
     standing: Mutex<Standing>,
@@ -66,6 +68,7 @@ impl Flight {
         owner: Principal,
         request: RunRequest,
         sandbox: Option<SandboxId>,
+        phase: Phase,
         cancel: CancellationToken,
     ) -> (Arc<Flight>, Controls) {
         let (signals, signalled) = mpsc::unbounded_channel();
@@ -77,6 +80,7 @@ impl Flight {
             request,
             sandbox,
             begun: Instant::now(),
+            phase,
             cancel,
             log: Mutex::new(Log::new(0)),
             standing: Mutex::default(),

@@ -18,8 +18,12 @@ mod kernels;
 mod lease;
 mod limits;
 mod log;
+mod network;
 mod news;
 mod outputs;
+mod phase;
+mod provision;
+mod questions;
 mod request;
 mod rich;
 mod run;
@@ -34,10 +38,13 @@ pub use departure::Departure;
 pub use engine::{Engine, LIST_ENTRIES_MAX, READ_BYTES_MAX};
 pub use error::{EngineError, Gone};
 pub use id::{Principal, RunId, SandboxId};
+pub use network::NetworkSettings;
 pub use news::{FileChanges, News, SandboxEvent, workspace_path};
+pub use phase::Phase;
+pub use provision::Provisions;
 pub use request::{
-    Answer, Attendance, Away, Console, CreateRequest, JobAction, JobView, LeftFile, Lost, PoolInfo, Run, RunRequest,
-    SandboxInfo, Stays, StdinThen,
+    Answer, Attendance, Away, Console, CreateRequest, Installation, JobAction, JobView, LeftFile, Lost, PoolInfo, Run,
+    RunRequest, SandboxInfo, Stays, StdinThen, Wants,
 };
 pub use rich::{Bundle, Failure, Names, Original, Rich};
 pub use settings::{PoolSettings, Settings, Template, Wish};

@@ -7,6 +7,7 @@ use belljar_core::{Changes, Isolation, Language, Limits, Program, Report, Stream
 use tokio::sync::mpsc;
 
 use crate::departure::Departure;
+use crate::phase::Phase;
 use crate::rich::{Names, Rich};
 use crate::settings::Wish;
 use crate::{RunId, SandboxId};
@@ -17,6 +18,7 @@ pub struct CreateRequest {
     pub wish: Wish,
     /// Environment of every program in the sandbox.
     pub env: Vec<(String, String)>,
+    pub wants: Wants,
     /// Instead of the operator's default; brought to at least a second, and [`SandboxInfo::idle`] says what it became.
     pub idle: Option<Duration>,
 }
@@ -52,6 +54,16 @@ pub struct RunRequest {
     /// As the caller wrote it; without one, a throw-away sandbox is used.
     pub sandbox: Option<String>,
     pub program: Program,
+    pub wants: Wants,
+}
+
+/// What a program needs around it, in the caller's words.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wants {
+    /// Requirements as the language's own package manager reads them, besides what its code tells by itself.
+    pub packages: Vec<String>,
+    /// Hosts, as [`belljar_core::Grant`] reads them, or [`belljar_core::PACKAGES`].
+    pub network: Vec<String>,
 }
 
 /// The other ends of a program's streams, for someone who is there while it runs.
@@ -61,6 +73,7 @@ pub struct Console {
     pub output: mpsc::UnboundedSender<(Stream, Vec<u8>)>,
     /// Passed to a program whose standard input is [`belljar_core::Stdin::Live`]; its end is the end of the input.
     pub input: mpsc::Receiver<Vec<u8>>,
+    pub phase: Phase,
 }
 
 /// How long a caller stays for its answer.
@@ -68,6 +81,8 @@ pub struct Console {
 pub struct Attendance {
     pub stays: Stays,
     pub departure: Departure,
+    /// Where it is told what the run is at.
+    pub phase: Phase,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +142,22 @@ pub struct Run {
     pub limits: Limits,
     /// The sandbox it ran in, if that was not a throw-away one.
     pub sandbox: Option<SandboxId>,
+    /// What was put there for it.
+    pub installed: Option<Installation>,
+    /// Hosts that its sandbox asked for meanwhile and was not given, as `host:port`.
+    pub refused: Vec<String>,
+}
+
+/// Packages that a run got, apart from its own time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installation {
+    /// Names and versions of what was not there before.
+    pub packages: Vec<(String, String)>,
+    /// Imports that nothing could be found for, and why.
+    pub left_out: Vec<(String, String)>,
+    pub took: Duration,
+    /// Whether they had to be fetched; otherwise somebody had asked for the same before.
+    pub was_built: bool,
 }
 
 impl Run {

@@ -92,6 +92,11 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// Of a run whose own word it is not.
+    pub(crate) fn failed(error: Failure) -> Told {
+        Told { rich: Rich { error: Some(error), ..Rich::default() }, ..Told::default() }
+    }
+
     pub(crate) fn take(&mut self, record: &[u8]) {
         self.bytes = self.bytes.saturating_add(record.len());
         self.values = self.values.saturating_add(values_in(record));

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::seats;
 use crate::kernels::Kernels;
 use crate::news::{Newsroom, SandboxEvent};
+use crate::provision::Shelf;
 use crate::teardown::Teardowns;
 use crate::{EngineError, Gone, Principal, SandboxId, SandboxInfo, Settings};
 
@@ -68,10 +69,22 @@ pub(crate) struct Named {
     born: Instant,
     pub(crate) seats: Arc<Semaphore>,
     pub(crate) kernels: Kernels,
+    pub(crate) shelf: Shelf,
     pub(crate) closing: CancellationToken,
     place: Arc<RwLock<Option<Place>>>,
     activity: Mutex<Activity>,
     runs: AtomicU64,
+}
+
+/// A sandbox that was opened for somebody.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) id: SandboxId,
+    pub(crate) limits: Limits,
+    pub(crate) idle: Option<Duration>,
+    pub(crate) sandbox: Box<dyn Sandbox>,
+    pub(crate) shelf: Shelf,
+    pub(crate) slot: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]
@@ -169,15 +182,8 @@ impl Sandboxes {
         fallen.len()
     }
 
-    pub(crate) fn add(
-        &self,
-        owner: &Principal,
-        id: SandboxId,
-        limits: Limits,
-        idle: Option<Duration>,
-        sandbox: Box<dyn Sandbox>,
-        slot: OwnedSemaphorePermit,
-    ) -> Result<SandboxInfo, EngineError> {
+    pub(crate) fn add(&self, owner: &Principal, arrival: Arrival) -> Result<SandboxInfo, EngineError> {
+        let Arrival { id, limits, idle, sandbox, shelf, slot } = arrival;
         let now = Instant::now();
         let named = Arc::new(Named {
             id,
@@ -188,6 +194,7 @@ impl Sandboxes {
             born: now,
             seats: seats(self.runs_per_sandbox_max),
             kernels: Kernels::default(),
+            shelf,
             closing: CancellationToken::new(),
             place: Arc::new(RwLock::new(Some(Place { sandbox, slot }))),
             activity: Mutex::new(Activity { users: 0, last: now }),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use belljar_core::Limits;
 
+use crate::network::NetworkSettings;
+
 /// The engine's bounds. Everything that could grow has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -26,6 +28,7 @@ pub struct Settings {
     pub kept_output_bytes_max: usize,
     /// Own ones of the operator's, besides one for each interpreter of the host.
     pub templates: Vec<Template>,
+    pub network: NetworkSettings,
     /// Sandboxes that are opened ahead; without it each is opened when it is asked for.
     pub pool: Option<PoolSettings>,
 }
@@ -54,6 +57,10 @@ pub struct Template {
     /// A caller's own wish goes before it.
     pub wish: Wish,
     pub env: Vec<(String, String)>,
+    /// Of Python, and of Node where they begin with `npm:`.
+    pub packages: Vec<String>,
+    /// As a caller's wish, and as little allowed past the ceiling.
+    pub network: Vec<String>,
 }
 
 const MIB: u64 = 1024 * 1024;
@@ -79,6 +86,7 @@ impl Default for Settings {
             },
             kept_output_bytes_max: 24 * 1024 * 1024,
             templates: Vec::new(),
+            network: NetworkSettings::default(),
             pool: None,
         }
     }

@@ -16,7 +16,7 @@ use crate::news::Newsroom;
 use crate::outputs::Outputs;
 use crate::sandboxes::{InUse, Sandboxes};
 use crate::teardown::Tasks;
-use crate::{EngineError, Settings, Template, run};
+use crate::{EngineError, Provisions, Settings, Template, run};
 
 /// A file operation moves at most some megabytes within memory; a guest that takes longer is starved or stuck.
 const FILE_MAX: Duration = Duration::from_secs(30);
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) outputs: Outputs,
     pub(crate) jobs: Jobs,
     pub(crate) templates: Vec<Template>,
+    /// `None` where no packages are installed.
+    pub(crate) provisions: Option<Provisions>,
     pub(crate) news: Newsroom,
     pub(crate) stop: CancellationToken,
 }

@@ -3,12 +3,15 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use belljar_engine::Phase;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use tokio::time::Instant;
 
 /// Well within the five seconds that we promise.
 const TICK: Duration = Duration::from_secs(2);
+/// How soon a new phase is told.
+const PHASE_TICK: Duration = Duration::from_millis(100);
 /// How long an answer waits for a notification that is on its way. None may come after it.
 const LAST_TICK_WAIT: Duration = Duration::from_secs(1);
 
@@ -26,8 +29,8 @@ impl Progress {
         Progress(None)
     }
 
-    /// Awaits `work`, which takes at most about `wall`, and tells the elapsed seconds meanwhile.
-    pub(crate) async fn during<W: Future>(&self, wall: Duration, work: W) -> W::Output {
+    /// Awaits `work`, which takes at most about `wall`, and tells the elapsed seconds meanwhile, and what it is at.
+    pub(crate) async fn during<W: Future>(&self, wall: Duration, phase: &Phase, work: W) -> W::Output {
         let Some((peer, token)) = &self.0 else { return work.await };
         let started = Instant::now();
         let mut work = pin!(work);
@@ -35,7 +38,7 @@ impl Progress {
             let elapsed = started.elapsed().as_secs_f64();
             let tick = ProgressNotificationParam::new(token.clone(), (elapsed * 10.0).round() / 10.0)
                 .with_total(wall.as_secs_f64().max(elapsed))
-                .with_message("running");
+                .with_message(Some(phase.now()).filter(|words| !words.is_empty()).unwrap_or_else(|| "running".into()));
             let mut told = pin!(peer.notify_progress(tick));
             tokio::select! {
                 output = &mut work => {
@@ -48,6 +51,8 @@ impl Progress {
             tokio::select! {
                 output = &mut work => return output,
                 () = tokio::time::sleep(TICK) => {}
+                // Not each word of a busy installer.
+                () = async { phase.changed().await; tokio::time::sleep(PHASE_TICK).await } => {}
             }
         }
     }

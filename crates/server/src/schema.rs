@@ -30,8 +30,8 @@ pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
         tool(
             "run_code",
             "Run code",
-            "Run code in an isolated sandbox without network. Answers with output, value of the last expression, plots, \
-             files. With sandbox_id variables and files stay for later calls, else nothing does.",
+            "Run code in a sandbox. Answers with output, last value, plots, files. What it imports is installed. With \
+             sandbox_id variables and files stay for later calls.",
             Effect::Runs,
             json!({
                 "language": {"type": "string", "enum": languages},
@@ -39,6 +39,8 @@ pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
                 "sandbox_id": sandbox_id(),
                 "timeout": seconds("default 30"),
                 "stdin": string(),
+                "packages": list(),
+                "network": network(),
                 "background": {"type": "boolean", "description": "return a job_id"},
             }),
             &["language", "code"],
@@ -51,8 +53,9 @@ pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
             Effect::Adds,
             json!({
                 "template": {"type": "string", "description": templates.join(", ")},
-                "timeout": seconds("removed when unused this long"),
+                "timeout": seconds("when unused"),
                 "env": strings(),
+                "network": list(),
                 "limits": {"type": "object", "properties": {
                     "memory_mb": integer(),
                     "cpus": {"type": "number"},
@@ -87,7 +90,7 @@ pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
         tool(
             "job",
             "Job",
-            "Look at a run in the background: its new output, or its end.",
+            "Look at a background run: its new output, or its end.",
             Effect::Runs,
             json!({
                 "job_id": string(),
@@ -104,7 +107,7 @@ pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
         tool(
             "write_file",
             "Write file",
-            "Write a file of a sandbox, making its directories; tar: unpack a base64 archive there.",
+            "Write a file of a sandbox; tar: unpack a base64 archive.",
             Effect::Replaces,
             json!({
                 "sandbox_id": sandbox_id(),
@@ -139,7 +142,7 @@ pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
             json!({
                 "sandbox_id": sandbox_id(),
                 "path": string(),
-                "depth": {"type": "integer", "description": "default 1"},
+                "depth": integer(),
                 "limit": integer(),
             }),
             &["sandbox_id"],
@@ -196,18 +199,17 @@ fn run_result() -> Value {
             "stderr": string(),
             "exit_code": integer(),
             "ending": {"type": "string",
-                "enum": ["exited", "killed", "timeout", "memory", "output", "cancelled", "running"]},
+                "enum": ["exited", "killed", "timeout", "memory", "output", "cancelled", "running", "install-error"]},
             "result": object(),
             "shown": {"type": "array", "items": object()},
             "error": object(),
             "files": {"type": "array", "items": object()},
+            "packages": object(),
             "job_id": string(),
             "sandbox_id": string(),
             "state": {"type": "string", "enum": ["fresh", "preserved", "reset", "lost"]},
             "duration_ms": integer(),
-            "usage": object(),
             "isolation": object(),
-            "truncated": boolean(),
         }),
         &["stdout", "stderr", "ending"],
     )
@@ -236,6 +238,14 @@ fn boolean() -> Value {
 
 fn object() -> Value {
     json!({"type": "object"})
+}
+
+fn list() -> Value {
+    json!({"type": "array", "items": {"type": "string"}})
+}
+
+fn network() -> Value {
+    json!({"type": "array", "items": {"type": "string"}, "description": "hosts"})
 }
 
 fn strings() -> Value {

@@ -38,6 +38,21 @@ impl Configuration {
             row("pool.enabled", &config.pool.enabled, |enabled| shown(enabled)),
             row("pool.memory_mb", &config.pool.memory_mb, |mb| mb.map_or_else(|| "by memory".to_owned(), shown)),
             row("pool.max", &config.pool.max, |max| shown(max)),
+            row("network.allow", &config.network.allow, |hosts| list(&hosts.words())),
+            row("network.default", &config.network.default, |grants| {
+                list(&grants.iter().map(ToString::to_string).collect::<Vec<_>>())
+            }),
+            row("network.private", &config.network.private, |ranges| list(ranges)),
+            row("audit.file", &config.network.audit, |file| {
+                file.as_ref().map_or_else(none, |file| file.display().to_string())
+            }),
+            row("packages.install", &config.packages.install, |install| shown(install)),
+            row("packages.infer", &config.packages.infer, |infer| shown(infer)),
+            row("packages.cache", &config.packages.cache, |cache| {
+                cache.as_ref().map_or_else(|| "usual".to_owned(), |cache| cache.display().to_string())
+            }),
+            row("packages.cache_gb", &config.packages.cache_gb, |gb| shown(gb)),
+            row("packages.refresh_days", &config.packages.refresh_days, |days| shown(days)),
         ];
         let templates: Vec<&str> = config.templates.iter().map(|template| template.name.as_str()).collect();
         let file = config.file.as_ref().map(|path| path.display().to_string());
@@ -52,16 +67,22 @@ impl Configuration {
         }
         writeln!(out, "file: {}", file.unwrap_or_else(none))?;
         for (name, value, whence) in rows {
-            writeln!(out, "{name:<14} {value:<16} ({whence})")?;
+            writeln!(out, "{name:<21} {value:<16} ({whence})")?;
         }
         let templates = if templates.is_empty() { none() } else { templates.join(", ") };
-        writeln!(out, "{:<14} {templates}", "own templates")?;
+        let secrets: Vec<String> = config.secrets.iter().map(|secret| secret.name.clone()).collect();
+        writeln!(out, "{:<21} {}", "secrets", list(&secrets))?;
+        writeln!(out, "{:<21} {templates}", "own templates")?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn row<T>(name: &'static str, value: &Value<T>, show: impl Fn(&T) -> String) -> (&'static str, String, String) {
     (name, show(&value.value), value.whence.to_string())
+}
+
+fn list(words: &[String]) -> String {
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
 fn shown(value: impl Display) -> String {

@@ -44,7 +44,7 @@ enum Command {
     Install(install::Install),
     /// Measure a sandboxed run against a bare one
     Bench(bench::Bench),
-    /// Prepare what makes first runs quick: today, Go's library
+    /// Prepare what makes first runs quick: scientific packages, Go's library
     Warmup(warmup::Warmup),
     /// Show the configuration
     Config(config::Configuration),
@@ -53,9 +53,9 @@ enum Command {
 pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Serve(serve) => serve.execute(arguments.backend, configuration(arguments.config.as_deref())?),
-        Command::Warmup(warmup) => warmup.execute(arguments.backend),
+        Command::Warmup(warmup) => warmup.execute(arguments.backend, &configuration(arguments.config.as_deref())?),
         Command::Config(config) => config.execute(&configuration(arguments.config.as_deref())?),
-        Command::Run(run) => run.execute(arguments.backend),
+        Command::Run(run) => run.execute(arguments.backend, configuration(arguments.config.as_deref())?),
         Command::Doctor(doctor) => doctor.execute(arguments.backend),
         Command::Install(install) => install.execute(arguments.backend),
         Command::Bench(bench) => bench.execute(arguments.backend, arguments.config),

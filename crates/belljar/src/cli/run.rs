@@ -1,5 +1,6 @@
 //! `belljar run`: one program in a fresh sandbox, its streams passed through.
 
+use std::convert::Infallible;
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use belljar_backends::{Choice, Preload};
 use belljar_core::{BackendError, Ending, Language, Limit, Program, Source, State, Stdin, Stream, Then};
-use belljar_engine::{Console, Engine, EngineError, Principal, RunRequest};
+use belljar_engine::{Console, EngineError, Phase, Principal, RunRequest, Wants};
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::values;
 use crate::complaint::Complaint;
+use crate::config::{Config, Hosts};
 use crate::wiring;
 
 #[derive(Debug, Args)]
@@ -32,6 +34,13 @@ pub(super) struct Run {
     /// Seconds until it is stopped
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = values::seconds)]
     timeout: Duration,
+    /// A package that it needs, besides those that it imports, such as pandas==2.2.3; may be given more than once
+    #[arg(short, long, value_name = "NAME")]
+    package: Vec<String>,
+    /// A host that it may reach, such as api.example.com; the word packages for the package registries. May be given more
+    /// than once
+    #[arg(long, value_name = "HOST")]
+    network: Vec<String>,
     /// Print the whole report as one JSON object when it has ended, instead of its output as it comes
     #[arg(long)]
     json: bool,
@@ -39,7 +48,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Exits with the program's own code: 124 if it ran into its time limit, 128 + the signal if it was killed.
-    pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self, choice: Choice, mut config: Config) -> anyhow::Result<ExitCode> {
         let (language, code) = self.program()?;
         let (source, stdin) = match language {
             // Its types go in a kernel, whose input is whole.
@@ -48,7 +57,11 @@ impl Run {
         };
         let program = Program { source, env: Vec::new(), cwd: None, stdin, wall: self.timeout, changed_max: 0 };
         let runtime = wiring::runtime_for_one()?;
-        let ran = runtime.block_on(run(choice, program, self.json));
+        // Whoever starts it is the operator, and allows what it asks for.
+        let allowed = config.network.allow.value.clone().and(Hosts::read(&self.network)?);
+        config.network.allow.or_flag(Some(allowed));
+        let wants = Wants { packages: self.package, network: self.network };
+        let ran = runtime.block_on(run(choice, &config, RunRequest { sandbox: None, program, wants }, self.json));
         // Standard input may still be waited for, on a thread that only its end can wake.
         runtime.shutdown_background();
         let ran = match ran? {
@@ -88,11 +101,11 @@ impl Run {
     }
 }
 
-async fn run(choice: Choice, program: Program, quiet: bool) -> anyhow::Result<Ended> {
-    let engine = Engine::new(wiring::backend(choice, Preload::No), wiring::settings());
+async fn run(choice: Choice, config: &Config, request: RunRequest, quiet: bool) -> anyhow::Result<Ended> {
+    let engine = wiring::engine(wiring::parts(choice, Preload::No, config)?, wiring::settings());
     let (output, shown) = mpsc::unbounded_channel();
-    let console = Console { output, input: read_stdin() };
-    let request = RunRequest { sandbox: None, program };
+    let phase = Phase::default();
+    let console = Console { output, input: read_stdin(), phase: phase.clone() };
     let who = Principal::local();
     let running = engine.run_with_console(&who, request, console);
     let mut showing = show(shown, quiet);
@@ -106,11 +119,24 @@ async fn run(choice: Choice, program: Program, quiet: bool) -> anyhow::Result<En
     };
     let ended = tokio::select! {
         ended = done => ended,
+        never = tell(phase) => match never {},
         _ = interrupt.recv() => Ok(Ended::Interrupted { signal: 2 }),
         _ = terminate.recv() => Ok(Ended::Interrupted { signal: 15 }),
     };
     engine.shutdown().await;
     ended
+}
+
+/// Says what is done before the program runs. For ever.
+async fn tell(phase: Phase) -> Infallible {
+    loop {
+        phase.changed().await;
+        let words = phase.now();
+        if !words.is_empty() {
+            // Without a stderr nobody reads it.
+            let _ = writeln!(std::io::stderr(), "belljar: {words}");
+        }
+    }
 }
 
 /// How `belljar run` itself came to its end.
@@ -193,6 +219,7 @@ fn last_word(ran: &belljar_engine::Run) -> Option<String> {
         Ending::Stopped { limit: Limit::Memory } => Some("stopped: out of memory".to_owned()),
         Ending::Stopped { limit: Limit::Output } => Some("stopped: it printed more than its output limit".to_owned()),
         Ending::Cancelled => Some("cancelled".to_owned()),
+        Ending::NotInstalled => Some("its packages could not be installed, and it was not started".to_owned()),
     }
 }
 
@@ -207,6 +234,12 @@ fn as_json(ran: &belljar_engine::Run) -> Value {
         "duration_ms": report.duration.as_millis() as u64,
         "usage": { "cpu_ms": report.usage.cpu_ms, "memory_peak_bytes": report.usage.memory_peak_bytes },
         "isolation": report.isolation,
+        "packages": ran.installed.as_ref().map(|installed| json!({
+            "installed": installed.packages.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>(),
+            "duration_ms": installed.took.as_millis() as u64,
+            "cached": !installed.was_built,
+        })),
+        "refused_hosts": ran.refused,
     })
 }
 

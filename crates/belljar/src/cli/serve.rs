@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::values;
 use crate::complaint::Complaint;
-use crate::config::Config;
+use crate::config::{Config, Hosts};
 use crate::wiring;
 
 #[derive(Debug, Args)]
@@ -49,6 +49,13 @@ pub(super) struct Serve {
     /// Start each Python by itself, instead of forking it from one that is loaded ahead
     #[arg(long)]
     no_zygote: bool,
+    /// A host that callers may ask for, such as api.example.com, '*.example.org:8443' or 'GET api.example.com'; the word
+    /// packages for the package registries. May be given more than once
+    #[arg(long, value_name = "HOST")]
+    allow_network: Vec<String>,
+    /// Install no packages
+    #[arg(long)]
+    no_packages: bool,
     /// Open each sandbox when it is asked for, and none ahead
     #[arg(long)]
     no_pool: bool,
@@ -61,6 +68,11 @@ impl Serve {
         config.yield_after.or_flag(self.yield_after);
         config.profile.or_flag(self.profile.map(Some));
         config.pool.enabled.or_flag(self.no_pool.then_some(false));
+        config.packages.install.or_flag(self.no_packages.then_some(false));
+        if !self.allow_network.is_empty() {
+            let allowed = config.network.allow.value.clone().and(Hosts::read(&self.allow_network)?);
+            config.network.allow.or_flag(Some(allowed));
+        }
         let settings = wiring::settings();
         // Prepared ones take descriptors of ours as well, and are the first that can be done without.
         let max = config.pool.max.value.min(settings.sandboxes_max / 4);
@@ -70,20 +82,20 @@ impl Serve {
             age_max: config.max_age.value,
             sandboxes_max: config.max_sandboxes.value.unwrap_or(settings.sandboxes_max),
             pool,
-            templates: config.templates,
+            templates: std::mem::take(&mut config.templates),
             ..settings
         };
         if let Some(name) = config.profile.value.as_deref().filter(|name| !PROFILES.contains(name)) {
             let hint = format!("use one of: {}", PROFILES.join(", "));
             return Err(Complaint::new(format!("there is no profile {name:?}"), hint).into());
         }
-        let surface = Surface { profile: config.profile.value, yield_after: config.yield_after.value };
+        let surface = Surface { profile: config.profile.value.take(), yield_after: config.yield_after.value };
         let preload = if self.no_zygote { Preload::No } else { Preload::Yes };
         match self.http {
             None => {
                 let runtime = wiring::runtime_for_one()?;
                 let served = runtime.block_on(async {
-                    let engine = engine(choice, preload, settings);
+                    let engine = engine(choice, preload, &config, settings)?;
                     until_told(engine.clone(), serve_stdio(engine, surface), CancellationToken::new()).await
                 });
                 // Standard input is read on a thread that only its end can wake; it must not hold the exit.
@@ -96,7 +108,7 @@ impl Serve {
                     HttpSettings { tokens, allowed_hosts: self.allow_host, surface, ..HttpSettings::new(address) };
                 let runtime = wiring::runtime_for_many()?;
                 runtime.block_on(async {
-                    let engine = engine(choice, preload, settings);
+                    let engine = engine(choice, preload, &config, settings)?;
                     let stop = CancellationToken::new();
                     let serving = serve_http(engine.clone(), http, announce, stop.clone());
                     until_told(engine, serving, stop).await
@@ -108,8 +120,9 @@ impl Serve {
 }
 
 /// An engine on this host; what it cannot do is told at once, and not only to the first caller.
-fn engine(choice: Choice, preload: Preload, settings: Settings) -> Engine {
-    let backend = wiring::backend(choice, preload);
+fn engine(choice: Choice, preload: Preload, config: &Config, settings: Settings) -> Result<Engine, Complaint> {
+    let parts = wiring::parts(choice, preload, config)?;
+    let backend = &parts.backend;
     for wall in backend.probe().walls {
         if let WallState::Missing { why, fix } = wall.state {
             tracing::error!(wall = wall.name, why, fix, "no program can be run here");
@@ -118,7 +131,18 @@ fn engine(choice: Choice, preload: Preload, settings: Settings) -> Engine {
     if backend.capabilities().languages.is_empty() {
         tracing::error!("no interpreter was found; belljar doctor says what to install");
     }
-    Engine::new(backend, settings)
+    if let Some(provisions) = &parts.provisions {
+        let packages = provisions.packages.clone();
+        tokio::spawn(async move { packages.look_for_base().await });
+        let packages = provisions.packages.clone();
+        // Nobody waits for it: what it removes is in nobody's way.
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = packages.tidy() {
+                tracing::warn!(%error, "the store of packages could not be tidied");
+            }
+        });
+    }
+    Ok(wiring::engine(parts, settings))
 }
 
 /// Serves until the transport ends or a signal comes, and then leaves nothing behind.

@@ -3,6 +3,8 @@
 //!
 //! Order: what is built in, then the file, then the command line. Keys are the flags' own words.
 
+mod network;
+mod packages;
 mod raw;
 
 use std::fmt;
@@ -11,6 +13,8 @@ use std::time::Duration;
 
 use belljar_engine::{PoolSettings, Template};
 
+pub(crate) use self::network::{Hosts, Network, Secret, SecretSource};
+pub(crate) use self::packages::Packages;
 use crate::complaint::Complaint;
 
 /// Far more than anyone writes by hand.
@@ -26,6 +30,9 @@ pub(crate) struct Config {
     pub(crate) yield_after: Value<Duration>,
     pub(crate) profile: Value<Option<String>>,
     pub(crate) pool: Pool,
+    pub(crate) network: Network,
+    pub(crate) secrets: Vec<Secret>,
+    pub(crate) packages: Packages,
     pub(crate) templates: Vec<Template>,
 }
 
@@ -143,6 +150,9 @@ impl Config {
                 memory_mb: Value::of(None, raw.pool.memory_mb.map(Some)),
                 max: Value::of(PoolSettings::default().max, raw.pool.max),
             },
+            network: Network::resolve(raw.network, raw.audit)?,
+            secrets: raw.secrets.into_iter().map(network::RawSecret::named).collect::<Result<_, _>>()?,
+            packages: Packages::resolve(raw.packages),
             templates: raw.templates.into_iter().map(raw::Template::named).collect::<Result<_, _>>()?,
         })
     }
@@ -181,6 +191,20 @@ mod tests {
     }
 
     #[test]
+    fn hosts_secrets_and_packages_are_read() {
+        let config = read(
+            "[network]\nallow = [\"packages\", \"*.example.org\"]\nprivate = [\"10.0.0.0/8\"]\nhosts = { \"a.test\" = \"10.0.0.1\" }\n\
+             [audit]\nfile = \"audit.jsonl\"\n[secrets.GITHUB]\nenv = \"TOKEN\"\nhosts = [\"api.example.org\"]\n[packages]\ninfer = false",
+        );
+        let config = config.unwrap();
+        assert_eq!(config.network.allow.value.words(), ["packages", "*.example.org"]);
+        assert_eq!(config.network.hosts, [("a.test".to_owned(), "10.0.0.1".parse().unwrap())]);
+        assert_eq!(config.network.audit.value, Some(PathBuf::from("audit.jsonl")));
+        assert_eq!(config.secrets[0].source, SecretSource::Environment("TOKEN".into()));
+        assert!(config.packages.install.value && !config.packages.infer.value);
+    }
+
+    #[test]
     fn a_template_has_interpreters_limits_and_environment() {
         let text = "[templates.science]\ninterpreters = [\"python-3.12\"]\nenv = { A = \"1\" }\nlimits = { memory_mb = 2048, cpus = 1.5 }";
         let config = read(text).unwrap();
@@ -202,6 +226,15 @@ mod tests {
             ("[templates.x.limits]\nmemory_mb = -1", "line 2"),
             ("[templates.x.limits]\ncpus = 0.0", "cpus"),
             ("[templates.\"a b\"]", "a template's name"),
+            ("[network]\nallow = [\"http://x\"]", "http://x"),
+            ("[network]\ndefault = [\"packages\"]", "packages"),
+            ("[network]\nports = [1]", "unknown field `ports`"),
+            ("[secrets.a]\nenv = \"A\"", "missing field `hosts`"),
+            ("[secrets.a]\nhosts = [\"x.test\"]", "no source"),
+            ("[secrets.a]\nenv = \"A\"\nfile = \"b\"\nhosts = [\"x.test\"]", "several"),
+            ("[secrets.\"a b\"]\nenv = \"A\"\nhosts = [\"x.test\"]", "name"),
+            ("[secrets.a]\nenv = \"A\"\nhosts = []", "no hosts"),
+            ("[packages]\ncach = 1", "unknown field `cach`"),
             ("=", "line 1"),
         ] {
             let complaint = read(text).unwrap_err();

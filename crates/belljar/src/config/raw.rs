@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use belljar_engine::Wish;
 use serde::Deserialize;
 
+use super::network::{RawAudit, RawNetwork, RawSecret};
+use super::packages::RawPackages;
 use crate::complaint::Complaint;
 
 #[derive(Debug, Default, Deserialize)]
@@ -17,6 +19,14 @@ pub(super) struct Config {
     pub(super) profile: Option<String>,
     #[serde(default)]
     pub(super) pool: Pool,
+    #[serde(default)]
+    pub(super) network: RawNetwork,
+    #[serde(default)]
+    pub(super) audit: RawAudit,
+    #[serde(default)]
+    pub(super) secrets: BTreeMap<String, RawSecret>,
+    #[serde(default)]
+    pub(super) packages: RawPackages,
     #[serde(default)]
     pub(super) templates: BTreeMap<String, Template>,
 }
@@ -36,6 +46,10 @@ pub(super) struct Template {
     interpreters: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    #[serde(default)]
+    packages: Vec<String>,
+    #[serde(default)]
+    network: Vec<String>,
     #[serde(default)]
     limits: Limits,
 }
@@ -59,7 +73,7 @@ impl Template {
             let what = format!("in the configuration: a template's name is {name:?}");
             return Err(Complaint::new(what, "use letters, digits, dots, dashes and underscores, at most 64"));
         }
-        let Template { interpreters, env, limits } = template;
+        let Template { interpreters, env, packages, network, limits } = template;
         let cpu_milli = match limits.cpus {
             None => None,
             Some(cpus) if (0.001..=1e6).contains(&cpus) => Some((cpus * 1000.0).round() as u32),
@@ -77,6 +91,7 @@ impl Template {
             disk_bytes: bytes(limits.disk_mb, 1 << 20),
             output_bytes: bytes(limits.output_kb, 1 << 10),
         };
-        Ok(belljar_engine::Template { name, interpreters, wish, env: env.into_iter().collect() })
+        let env = env.into_iter().collect();
+        Ok(belljar_engine::Template { name, interpreters, wish, env, packages, network })
     }
 }

@@ -12,9 +12,12 @@ mod client;
 mod endings;
 mod host;
 mod http;
+mod index;
 mod install;
 mod languages;
 mod leftovers;
+mod network;
+mod packages;
 mod server;
 
 #[test]

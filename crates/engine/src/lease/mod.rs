@@ -22,7 +22,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Backend, BackendError, Sandbox, Spec};
+use belljar_core::{Backend, BackendError, Isolation, Sandbox, Spec};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -92,6 +92,20 @@ impl Lessor {
         let under_way = self.pools.as_ref().map(Pools::run);
         let sandbox = self.open(spec).await?;
         Ok(Lease { sandbox: Some(sandbox), teardowns: self.teardowns.clone(), _under_way: under_way })
+    }
+
+    /// Of a run that had no sandbox.
+    pub(crate) fn no_isolation(&self) -> Isolation {
+        let none = || "nothing ran".to_owned();
+        Isolation {
+            backend: self.backend.name().to_owned(),
+            namespaces: none(),
+            seccomp: none(),
+            landlock: none(),
+            cgroup: none(),
+            network: none(),
+            user: none(),
+        }
     }
 
     pub(crate) fn prepared(&self) -> Vec<PoolInfo> {

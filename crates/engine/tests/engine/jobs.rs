@@ -1,16 +1,16 @@
 //! Runs that nobody waits for, and callers that come back.
 
 use belljar_core::{Ending, Stdin, Then};
-use belljar_engine::{Answer, Attendance, Away, Departure, JobAction, JobView, Stays, StdinThen};
+use belljar_engine::{Answer, Attendance, Away, Departure, JobAction, JobView, Phase, Stays, StdinThen, Wants};
 
 use super::*;
 
 fn stays(time: Duration) -> Attendance {
-    Attendance { stays: Stays::For(time), departure: Departure::default() }
+    Attendance { stays: Stays::For(time), departure: Departure::default(), phase: Phase::default() }
 }
 
 fn away(away: Away) -> Attendance {
-    Attendance { stays: Stays::Away(away), departure: Departure::default() }
+    Attendance { stays: Stays::Away(away), departure: Departure::default(), phase: Phase::default() }
 }
 
 #[track_caller]
@@ -110,7 +110,11 @@ async fn a_kernel_that_a_job_has_is_not_waited_for() {
     let id = sandbox(&engine).await;
     let cell = |code: &str| {
         let source = Source::Cell { language: Language::Python, code: code.into(), then: Then::More };
-        RunRequest { sandbox: Some(id.to_string()), program: Program { source, ..program(code) } }
+        RunRequest {
+            sandbox: Some(id.to_string()),
+            program: Program { source, ..program(code) },
+            wants: Wants::default(),
+        }
     };
     let begun = job(engine.attend(&me(), cell("sleep 5000"), stays(ms(100))).await.unwrap());
     let refused = engine.run(&me(), cell("print a")).await;
@@ -133,7 +137,8 @@ async fn a_talkative_job_forgets_its_oldest_output() {
 
 /// A caller that hangs up after a while.
 async fn hang_up(engine: &Engine, request: RunRequest, departure: Departure) {
-    let attendance = Attendance { stays: Stays::For(ms(60_000)), departure: departure.clone() };
+    let attendance =
+        Attendance { stays: Stays::For(ms(60_000)), departure: departure.clone(), phase: Phase::default() };
     let who = me();
     let mut call = std::pin::pin!(engine.attend(&who, request, attendance));
     tokio::select! {

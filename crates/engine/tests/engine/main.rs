@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{Language, Program, Source};
-use belljar_engine::{CreateRequest, Engine, EngineError, Principal, Run, RunRequest, SandboxId, Settings};
+use belljar_engine::{CreateRequest, Engine, EngineError, Principal, Run, RunRequest, SandboxId, Settings, Wants};
 use belljar_testkit::fake::{Fake, Manners};
 
 fn me() -> Principal {
@@ -49,11 +49,11 @@ fn program(code: &str) -> Program {
 }
 
 fn fresh(code: &str) -> RunRequest {
-    RunRequest { sandbox: None, program: program(code) }
+    RunRequest { sandbox: None, program: program(code), wants: Wants::default() }
 }
 
 fn within(id: &SandboxId, code: &str) -> RunRequest {
-    RunRequest { sandbox: Some(id.to_string()), program: program(code) }
+    RunRequest { sandbox: Some(id.to_string()), program: program(code), wants: Wants::default() }
 }
 
 fn walled(mut request: RunRequest, wall: Duration) -> RunRequest {

@@ -1,7 +1,7 @@
 //! Whose sandboxes they are, and when they end.
 
 use belljar_core::{Ending, Limits, Range, State};
-use belljar_engine::{EngineError, Wish};
+use belljar_engine::{EngineError, Wants, Wish};
 use belljar_testkit::fake::Manners;
 use tokio::time::{Instant, sleep};
 
@@ -42,7 +42,7 @@ async fn a_foreign_id_is_as_unknown_as_one_that_never_was() {
     let (mine, other) = (sandbox(&engine).await, Principal::new("other"));
     let range = Range { offset: 0, length: 1 };
     for id in [mine.as_str(), "sb_00000000000000000000000000000000", "", "../x"] {
-        let request = RunRequest { sandbox: Some(id.into()), program: program("print a") };
+        let request = RunRequest { sandbox: Some(id.into()), program: program("print a"), wants: Wants::default() };
         let errors = [
             engine.run(&other, request).await.unwrap_err(),
             engine.destroy(&other, id).await.unwrap_err(),

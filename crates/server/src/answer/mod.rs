@@ -3,6 +3,7 @@
 //!
 //! What a program did is a result, however badly it ended; what we failed to do is one sentence with the next step.
 
+mod around;
 mod run;
 mod shorten;
 
@@ -33,9 +34,10 @@ pub(crate) fn created(info: &SandboxInfo) -> CallToolResult {
     let (memory, disk, output) = (limits.memory_bytes / MIB, limits.disk_bytes / MIB, limits.output_bytes / KIB);
     let cpus = f64::from(limits.cpu_milli) / 1000.0;
     let text = format!(
-        "sandbox_id: {}\nremoved after {} s without use; memory {memory} MiB, {cpus} CPUs, disk {disk} MiB, no network; files in {}",
+        "sandbox_id: {}\nremoved after {} s without use; memory {memory} MiB, {cpus} CPUs, disk {disk} MiB, network {}; files in {}",
         info.id,
         info.idle.as_secs(),
+        clean::clean(info.isolation.network.as_bytes()),
         belljar_core::WORKSPACE,
     );
     let structured = json!({

@@ -14,8 +14,8 @@ use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::on_new_line;
 use super::shorten::{Shortened, shorten, shorten_text};
+use super::{around, on_new_line};
 use crate::address::{self, Value as Which};
 use crate::{clean, mime};
 
@@ -126,6 +126,7 @@ pub(crate) fn ran(told: &Told<'_>) -> CallToolResult {
     if let Some(expires_in) = run.expires_in {
         structured.insert("expires_in_seconds".into(), expires_in.as_secs().into());
     }
+    around::structured(run, &mut structured);
     structured.insert("duration_ms".into(), millis(report.duration).into());
     structured.insert("usage".into(), json!(report.usage));
     structured.insert("isolation".into(), json!(report.isolation));
@@ -165,6 +166,9 @@ pub(crate) fn ran(told: &Told<'_>) -> CallToolResult {
     // An error that tells itself is no news as an exit code.
     let told_itself = error.is_some() && report.ending == Ending::Exited { code: 1 };
     if let Some(note) = ending_note(run, *wall).filter(|_| !told_itself) {
+        on_new_line(&mut text, &note);
+    }
+    for note in around::notes(run) {
         on_new_line(&mut text, &note);
     }
     if let Some(note) = state_note(run) {
@@ -509,6 +513,7 @@ fn ending_note(run: &Run, wall: Duration) -> Option<String> {
             Some(format!("[stopped for too much output: limit {limit} KiB; print less, or write to a file]"))
         }
         Ending::Cancelled => Some("[cancelled]".into()),
+        Ending::NotInstalled => Some("[install-error: its packages could not be installed, and it did not run]".into()),
     }
 }
 

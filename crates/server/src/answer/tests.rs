@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use belljar_core::{Changes, Ending, Entry, Isolation, Language, Limit, Metadata, Report, State, Usage};
-use belljar_engine::{Bundle, CreateRequest, Engine, Failure, Lost, Names, Principal, Rich, Run, RunRequest, Settings};
+use belljar_engine::{
+    Bundle, CreateRequest, Engine, Failure, Lost, Names, Principal, Rich, Run, RunRequest, Settings, Wants,
+};
 use belljar_testkit::fake::{Fake, Manners};
 
 use super::run::TEXT_BYTES_MAX;
@@ -43,7 +45,8 @@ async fn answered_with(change: impl FnOnce(&mut Run)) -> CallToolResult {
         wall: Duration::from_secs(5),
         changed_max: 0,
     };
-    let mut run = engine.run(&Principal::local(), RunRequest { sandbox: None, program }).await.unwrap();
+    let mut run =
+        engine.run(&Principal::local(), RunRequest { sandbox: None, program, wants: Wants::default() }).await.unwrap();
     change(&mut run);
     let (stdout, stderr) = (&run.report.stdout, &run.report.stderr);
     ran(&Told { run: &run, stdout, stderr, wall: Duration::from_secs(30), kept: true })

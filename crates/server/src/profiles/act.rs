@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belljar_core::{Content, Language, Program, Range, Source, Stdin, Then};
-use belljar_engine::{Answer, Attendance, Run, RunRequest, Stays};
+use belljar_engine::{Answer, Attendance, Phase, Run, RunRequest, Stays, Wants};
 use serde_json::Value;
 
 use super::args::Args;
@@ -174,10 +174,12 @@ impl Doing<'_> {
 
     /// Runs a program to its end. Whoever gives up the call stops it.
     async fn start(&self, sandbox: Option<String>, program: Program) -> Result<Arc<Run>, Fault> {
-        let wall = program.wall;
-        let attendance = Attendance { stays: Stays::For(PATIENCE), departure: self.call.departure.clone() };
-        let attended = self.call.engine.attend(self.call.who, RunRequest { sandbox, program }, attendance);
-        match self.call.progress.during(wall, attended).await? {
+        let (wall, phase) = (program.wall, Phase::default());
+        let departure = self.call.departure.clone();
+        let attendance = Attendance { stays: Stays::For(PATIENCE), departure, phase: phase.clone() };
+        let request = RunRequest { sandbox, program, wants: Wants::default() };
+        let attended = self.call.engine.attend(self.call.who, request, attendance);
+        match self.call.progress.during(wall, &phase, attended).await? {
             Answer::Finished(run) => Ok(run),
             Answer::Job(_) => Err(Fault::refused("it did not end in time; do less at once")),
         }

@@ -84,7 +84,7 @@ async fn daytona(doing: &mut Doing<'_>) -> Result<Outcome, Fault> {
             None => {}
         }
     }
-    let request = CreateRequest { template: None, wish, env: doing.args.strings("env")?, idle: Some(idle) };
+    let request = CreateRequest { wish, env: doing.args.strings("env")?, idle: Some(idle), ..CreateRequest::default() };
     let sandbox = engine.create(who, request).await?.id.as_str().to_owned();
     if let Some(name) = &name
         && !doing.desk.name(name, &sandbox)

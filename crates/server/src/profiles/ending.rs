@@ -47,6 +47,7 @@ pub(super) fn error(run: &Run, wall: Duration) -> Option<Error> {
             format!("stopped for more than {} KiB of output; print less", run.limits.output_bytes / KIB),
         )),
         Ending::Cancelled => Some(("Cancelled", "the call was given up".into())),
+        Ending::NotInstalled => Some(("InstallError", "its packages could not be installed".into())),
     };
     let raised = run.rich.error.as_ref().map(|failure| Error {
         name: clean::clean(failure.name.as_bytes()),
@@ -54,7 +55,7 @@ pub(super) fn error(run: &Run, wall: Duration) -> Option<Error> {
         traceback: clean::clean(failure.traceback.as_bytes()),
     });
     match (run.report.ending, raised) {
-        (Ending::Exited { .. }, Some(raised)) => Some(raised),
+        (Ending::Exited { .. } | Ending::NotInstalled, Some(raised)) => Some(raised),
         _ => stop.map(|(name, value)| Error { name: name.into(), value, traceback: String::new() }),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belljar_core::{BackendError, FileErrorKind, Language, Range, Source};
-use belljar_engine::{Engine, EngineError, Principal, RunRequest};
+use belljar_engine::{Engine, EngineError, Principal, RunRequest, Wants};
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::json;
@@ -142,7 +142,8 @@ async fn environments(engine: &Engine, who: &Principal) -> String {
     let mut map = serde_json::Map::new();
     if languages.contains(&Language::Python) {
         let source = Source::Code { language: Language::Python, code: LIBRARIES.into() };
-        let request = RunRequest { sandbox: None, program: program(source, Duration::from_secs(10)) };
+        let request =
+            RunRequest { sandbox: None, program: program(source, Duration::from_secs(10)), wants: Wants::default() };
         let looked = engine.run(who, request).await.ok().filter(|run| run.report.ending.is_success());
         let found = looked.map(|run| clean::clean(&run.report.stdout)).unwrap_or_default();
         let found: String = found.trim().chars().take(1000).collect();

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use belljar_core::{Language, Program, Source, Stdin};
-use belljar_engine::{CreateRequest, RunRequest, SandboxId, Settings};
+use belljar_engine::{CreateRequest, RunRequest, SandboxId, Settings, Wants};
 use belljar_testkit::fake::{Fake, Manners};
 
 use super::*;
@@ -120,7 +120,7 @@ impl House {
             wall: Duration::from_secs(20),
             changed_max: 20,
         };
-        self.engine.run(&self.who, RunRequest { sandbox: None, program }).await.unwrap()
+        self.engine.run(&self.who, RunRequest { sandbox: None, program, wants: Wants::default() }).await.unwrap()
     }
 
     fn file(&self, path: &str) -> String {

@@ -118,6 +118,21 @@ impl Arguments {
         object.into_iter().map(pair).collect()
     }
 
+    /// A list of strings. One alone is a list of one.
+    pub(crate) fn list(&mut self, name: &str) -> Result<Vec<String>, BadArgument> {
+        let items = match self.values.remove(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(items)) => items,
+            Some(one @ Value::String(_)) => vec![one],
+            Some(other) => return Err(self.wrong(name, "a list of strings", &other)),
+        };
+        let item = |item: Value| match item {
+            Value::String(text) => Ok(text),
+            other => Err(self.wrong(name, "a list of strings", &other)),
+        };
+        items.into_iter().map(item).collect()
+    }
+
     /// An object with arguments of its own.
     pub(crate) fn object(&mut self, name: &str, allowed: &[&str]) -> Result<Arguments, BadArgument> {
         let values = match self.values.remove(name) {

@@ -1,12 +1,12 @@
 //! `create_sandbox`: a place that stays between calls.
 
-use belljar_engine::{CreateRequest, Engine, Principal, SandboxId, Wish};
+use belljar_engine::{CreateRequest, Engine, Principal, SandboxId, Wants, Wish};
 use rmcp::model::CallToolResult;
 
 use super::{Arguments, BadArgument, Call, ToolError, upload};
 use crate::answer;
 
-const ARGUMENTS: &[&str] = &["template", "timeout", "env", "limits", "files"];
+const ARGUMENTS: &[&str] = &["template", "timeout", "env", "network", "packages", "limits", "files"];
 const LIMITS: &[&str] = &["memory_mb", "cpus", "processes", "open_files", "disk_mb", "output_kb"];
 
 const KIB: u64 = 1024;
@@ -20,6 +20,7 @@ pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError
         template: arguments.optional_text("template")?,
         idle: arguments.optional_seconds("timeout")?,
         env: arguments.strings("env")?,
+        wants: Wants { packages: arguments.list("packages")?, network: arguments.list("network")? },
         wish: wish(arguments.object("limits", LIMITS)?)?,
     };
     // Read before anything is made.

@@ -1,6 +1,7 @@
 //! `exec`: one command line in a sandbox that stays.
 
 use belljar_core::{Program, Source, Stdin};
+use belljar_engine::{RunRequest, Wants};
 use rmcp::model::CallToolResult;
 
 use super::{Arguments, Call, ToolError, Wanted, program, run, wanted};
@@ -21,5 +22,6 @@ pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError
     if wanted == Wanted::Job && program.stdin == Stdin::empty() {
         program.stdin = Stdin::Live;
     }
-    run(&call, Some(sandbox), program, wall, wanted).await
+    let request = RunRequest { sandbox: Some(sandbox), program, wants: Wants::default() };
+    run(&call, request, wall, wanted).await
 }

@@ -1,6 +1,6 @@
 //! `job`: a run in the background, looked at, waited for and talked to.
 
-use belljar_engine::{JobAction, StdinThen};
+use belljar_engine::{JobAction, Phase, StdinThen};
 use rmcp::model::CallToolResult;
 
 use super::{Arguments, BadArgument, Call, ToolError, looked_at};
@@ -31,7 +31,7 @@ pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError
         JobAction::Wait(time) => *time,
         _ => call.patience,
     };
-    let job = call.progress.during(wait, call.engine.job(call.who, &id, action, offset)).await?;
+    let job = call.progress.during(wait, &Phase::default(), call.engine.job(call.who, &id, action, offset)).await?;
     Ok(looked_at(&call, &job))
 }
 

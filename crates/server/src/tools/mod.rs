@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use belljar_core::{Program, Source, Stdin};
 use belljar_engine::{
-    Answer, Attendance, Away, Departure, Engine, EngineError, JobView, Principal, Run, RunRequest, Stays,
+    Answer, Attendance, Away, Departure, Engine, EngineError, JobView, Phase, Principal, Run, RunRequest, Stays,
 };
 use rmcp::model::{CallToolResult, JsonObject};
 
@@ -81,8 +81,7 @@ fn wanted(arguments: &mut Arguments) -> Result<Wanted, BadArgument> {
 /// job that it has become. `wall` is what the caller asked for.
 async fn run(
     call: &Call<'_>,
-    sandbox: Option<String>,
-    mut program: Program,
+    mut request: RunRequest,
     wall: Option<Duration>,
     wanted: Wanted,
 ) -> Result<CallToolResult, ToolError> {
@@ -92,14 +91,15 @@ async fn run(
         (Wanted::Job, None) => Stays::Away(Away::LetsSandboxExpire),
     };
     let settings = call.engine.settings();
-    program.wall = wall.unwrap_or(match wanted {
+    request.program.wall = wall.unwrap_or(match wanted {
         Wanted::Answer => WALL_DEFAULT,
         Wanted::Job => settings.wall_max.min(settings.age_max),
     });
-    let wall = program.wall;
-    let attendance = Attendance { stays, departure: call.departure.clone() };
-    let attending = call.engine.attend(call.who, RunRequest { sandbox, program }, attendance);
-    match call.progress.during(wall.min(call.patience), attending).await? {
+    let wall = request.program.wall;
+    let phase = Phase::default();
+    let attendance = Attendance { stays, departure: call.departure.clone(), phase: phase.clone() };
+    let attending = call.engine.attend(call.who, request, attendance);
+    match call.progress.during(wall.min(call.patience), &phase, attending).await? {
         Answer::Finished(run) => Ok(answer::ran(&whole(call, &run, wall))),
         Answer::Job(job) => Ok(answer::still_running(&job)),
     }

@@ -1,11 +1,12 @@
 //! `run_code`: a cell, in a fresh sandbox or in one that stays and remembers.
 
 use belljar_core::{Language, Source, Then};
+use belljar_engine::{RunRequest, Wants};
 use rmcp::model::CallToolResult;
 
 use super::{Arguments, BadArgument, Call, ToolError, program, run, wanted};
 
-const ARGUMENTS: &[&str] = &["language", "code", "sandbox_id", "timeout", "stdin", "background"];
+const ARGUMENTS: &[&str] = &["language", "code", "sandbox_id", "timeout", "stdin", "packages", "network", "background"];
 
 pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError> {
     let mut arguments = Arguments::new(call.arguments.take(), ARGUMENTS)?;
@@ -16,5 +17,6 @@ pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError
     let (wall, wanted) = (arguments.optional_seconds("timeout")?, wanted(&mut arguments)?);
     // What follows in its kernel, the engine knows.
     let program = program(Source::Cell { language, code, then: Then::More }, &mut arguments)?;
-    run(&call, sandbox, program, wall, wanted).await
+    let wants = Wants { packages: arguments.list("packages")?, network: arguments.list("network")? };
+    run(&call, RunRequest { sandbox, program, wants }, wall, wanted).await
 }

@@ -93,7 +93,7 @@ impl TryFrom<RawCase> for Case {
     }
 }
 
-/// What a run asks for. Of `net` the driver only knows `none`, which is what every sandbox has.
+/// What a run asks for.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Limits {
@@ -103,10 +103,25 @@ pub(crate) struct Limits {
     pub(crate) disk_mb: Option<u64>,
     pub(crate) cpus: Option<f64>,
     pub(crate) files: Option<u64>,
+    /// `none`, or `allowlist:` and hosts with commas between them.
     pub(crate) net: Option<String>,
+    /// A port of the host's that hosts are granted too, so that a name which leads there gives itself away.
+    #[serde(skip)]
+    pub(crate) host_port: u16,
 }
 
 impl Limits {
+    /// The hosts that it names; `None` if it says something else.
+    pub(crate) fn hosts(&self) -> Option<Vec<String>> {
+        match self.net.as_deref() {
+            None | Some("none") => Some(Vec::new()),
+            Some(net) => {
+                let hosts = net.strip_prefix("allowlist:")?.split(',').filter(|host| !host.is_empty());
+                Some(hosts.map(str::to_owned).collect())
+            }
+        }
+    }
+
     /// Whether there is one that belongs to a sandbox, and not to a run.
     pub(crate) fn are_a_sandboxs(&self) -> bool {
         self.cpus.is_some() || [self.memory_mb, self.pids, self.disk_mb, self.files].iter().any(Option::is_some)

@@ -35,6 +35,7 @@ pub(crate) enum Check {
     VictimAlive,
     NoListenerHit,
     NoDnsHit,
+    NoDeniedZoneHit,
     PathAbsent(String),
     PathPresent(String),
     ServerRssDeltaLtMb(u64),
@@ -81,6 +82,7 @@ impl Check {
             "victim_alive" => Check::VictimAlive,
             "no_listener_hit" => Check::NoListenerHit,
             "no_dns_hit" => Check::NoDnsHit,
+            "no_denied_zone_hit" => Check::NoDeniedZoneHit,
             "no_leftover_cgroup" => Check::NoLeftoverCgroup,
             "no_leftover_mount" => Check::NoLeftoverMount,
             "no_leftover_session_dir" => Check::NoLeftoverSessionDir,
@@ -134,6 +136,10 @@ impl Scene<'_> {
             Check::NoDnsHit => {
                 let hits = self.host.datagrams() - self.before.datagrams;
                 ok_if(hits == 0, || format!("{hits} datagrams reached the host"))
+            }
+            Check::NoDeniedZoneHit => {
+                let hits = self.host.zones.denied_hits() - self.before.denied_hits;
+                ok_if(hits == 0, || format!("what is not allowed was reached {hits} times"))
             }
             Check::PathAbsent(path) => ok_if(fs::symlink_metadata(path).is_err(), || format!("path appeared: {path}")),
             Check::PathPresent(path) => ok_if(Path::new(path).exists(), || format!("path is gone: {path}")),

@@ -9,7 +9,8 @@ pub(crate) const BACKEND: &str = "native";
 /// The idle time of the server that `config:idle_ttl_s=3` cases get.
 pub(crate) const IDLE_SECONDS: u32 = 3;
 
-const OFFERS: &[&str] = &["transport:stdio", "transport:http", "cap:auth", "config:idle_ttl_s=3"];
+const OFFERS: &[&str] =
+    &["transport:stdio", "transport:http", "cap:auth", "config:idle_ttl_s=3", "cap:net.allowlist", "fixture:egress"];
 
 fn is_offered(requirement: &str) -> bool {
     match requirement.strip_prefix("arch:") {
@@ -34,7 +35,7 @@ pub(crate) fn first_unknown(case: &Case) -> Option<String> {
     let expect = &case.expect;
     let host = expect.host.iter().find(|check| Check::parse(check).is_none());
     let rpc = expect.rpc.iter().find(|rule| !RPC.contains(&rule.as_str()));
-    let net = case.limits.net.as_deref().filter(|net| *net != "none");
+    let net = case.limits.net.as_deref().filter(|_| case.limits.hosts().is_none());
     let word = expect
         .unknown
         .keys()

@@ -18,6 +18,7 @@ use regex_lite::Regex;
 use serde_json::Value;
 
 use super::http::Tokens;
+use super::zones::{self, Zones};
 
 pub(crate) const NOBODY: u32 = 65534;
 /// Where a case listens inside its sandbox; must be free on the host.
@@ -57,7 +58,8 @@ pub(crate) struct Host {
     pub(crate) owner: (u32, u32),
     pub(crate) ip: IpAddr,
     pub(crate) tokens: Tokens,
-    port: u16,
+    pub(crate) zones: Zones,
+    pub(crate) port: u16,
     dns_port: u16,
     abstract_name: String,
     victim_mark: String,
@@ -113,6 +115,7 @@ impl Host {
             canary,
             canary_folder,
             secret,
+            zones: Zones::open()?,
             port,
             dns_port,
             abstract_name,
@@ -177,12 +180,12 @@ impl Host {
             ("HOST_MACHINE_ID", read("/etc/machine-id")),
             // The server keeps no state on disk; the name only has to be one that never appears.
             ("SERVER_STATE_DIR", "/nonexistent-state".into()),
-            ("EGRESS_IP_ALLOWED", "203.0.113.10".into()),
-            ("EGRESS_IP_DENIED", "203.0.113.20".into()),
-            ("EGRESS_PORT", "8080".into()),
-            ("EGRESS_TLS_PORT", "8443".into()),
-            ("EGRESS_ALLOWED", "allowed.test".into()),
-            ("EGRESS_DENIED", "denied.test".into()),
+            ("EGRESS_IP_ALLOWED", zones::ALLOWED.to_string()),
+            ("EGRESS_IP_DENIED", zones::DENIED.to_string()),
+            ("EGRESS_PORT", zones::PORT.to_string()),
+            ("EGRESS_TLS_PORT", zones::TLS_PORT.to_string()),
+            ("EGRESS_ALLOWED", zones::ALLOWED_NAME.into()),
+            ("EGRESS_DENIED", zones::DENIED_NAME.into()),
             ("EGRESS_REBIND", "rebind.test".into()),
             ("TOOL_EXEC", super::tools::RUN.into()),
             ("GOOD_TOKEN", self.tokens.good.clone()),

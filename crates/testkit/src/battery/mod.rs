@@ -21,6 +21,7 @@ mod steps;
 mod tools;
 mod watch;
 mod wire;
+mod zones;
 
 use std::fs;
 use std::io::Write;
@@ -136,6 +137,7 @@ impl Battery {
             open_files_max: None,
             env: host.planted_secrets(),
             user_namespaces: UserNamespaces::AsTheHostHasIt,
+            network: zones::Zones::configuration(host.port),
             folder: host.folder.0.clone(),
             tokens: host.tokens.clone(),
         };
@@ -223,7 +225,8 @@ impl Battery {
         let port = server.link.http().map_or(1, |client| client.address().port());
         let mut filled = raw.clone();
         host::fill_in(&mut filled, &self.host.names(&mark, &orphan_mark, port)).map_err(failed)?;
-        let case: Case = serde_json::from_value(filled).map_err(|error| failed(error.to_string()))?;
+        let mut case: Case = serde_json::from_value(filled).map_err(|error| failed(error.to_string()))?;
+        case.limits.host_port = self.host.port;
 
         let mut scene = match Scene::open(&mut self.host, &mut server, &launch, &case, &orphan_mark) {
             Ok(scene) => scene,

@@ -80,6 +80,7 @@ pub(crate) struct Failure {
 pub(crate) struct Before {
     pub(crate) connections: usize,
     pub(crate) datagrams: usize,
+    pub(crate) denied_hits: usize,
     pub(crate) cgroups: usize,
     pub(crate) mounts: usize,
     pub(crate) strewn: BTreeSet<PathBuf>,
@@ -110,6 +111,7 @@ impl<'a> Scene<'a> {
         let before = Before {
             connections: host.connections(),
             datagrams: host.datagrams(),
+            denied_hits: host.zones.denied_hits(),
             cgroups: proc::sandbox_cgroups().len(),
             mounts: proc::mounts(),
             strewn: proc::strewn_entries(),

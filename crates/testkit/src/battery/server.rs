@@ -55,6 +55,8 @@ pub(crate) struct Launch {
     pub(crate) open_files_max: Option<u64>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) user_namespaces: UserNamespaces,
+    /// What the server's configuration says of the network.
+    pub(crate) network: String,
     /// A folder of the driver, for the server's stderr, configuration and token file.
     pub(crate) folder: PathBuf,
     pub(crate) tokens: Tokens,
@@ -227,7 +229,7 @@ fn command(launch: &Launch) -> Result<Command, String> {
         User::Same => &launch.binary,
         User::Uid(_) => &launch.public_binary,
     };
-    let config = own_file(launch, "config", &format!("[pool]\nmax = {PREPARED_MAX}\n"))?;
+    let config = own_file(launch, "config", &format!("[pool]\nmax = {PREPARED_MAX}\n{}", launch.network))?;
     let config = ["--config".into(), config.display().to_string()];
     let mut words: Vec<String> = vec![binary.display().to_string(), "serve".into()];
     words.extend(config);

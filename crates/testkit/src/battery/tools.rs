@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::case::Limits;
+use super::zones;
 
 pub(crate) const CREATE: &str = "create_sandbox";
 pub(crate) const DESTROY: &str = "destroy_sandbox";
@@ -48,18 +49,29 @@ pub(crate) fn create_arguments(limits: &Limits) -> Value {
     want("disk_mb", limits.disk_mb.map(Value::from));
     want("cpus", limits.cpus.map(number));
     want("open_files", limits.files.map(Value::from));
-    if wanted.is_empty() { json!({}) } else { json!({"limits": wanted}) }
+    let mut arguments = if wanted.is_empty() { json!({}) } else { json!({"limits": wanted}) };
+    if let Some(network) = network(limits) {
+        arguments["network"] = network;
+    }
+    arguments
 }
 
 pub(crate) fn run_arguments(sandbox: Option<&str>, language: &str, code: &str, limits: &Limits) -> Value {
     let mut arguments = json!({"language": language_for(language), "code": code});
     if let Some(sandbox) = sandbox {
         arguments[SANDBOX] = sandbox.into();
+    } else if let Some(network) = network(limits) {
+        arguments["network"] = network;
     }
     if let Some(seconds) = limits.timeout_s {
         arguments["timeout"] = number(seconds);
     }
     arguments
+}
+
+fn network(limits: &Limits) -> Option<Value> {
+    let hosts = limits.hosts().filter(|hosts| !hosts.is_empty())?;
+    Some(zones::granted(&hosts, limits.host_port).into())
 }
 
 /// Whole numbers stay whole: a schema may well ask for an integer.

@@ -15,6 +15,7 @@ pub(super) enum Column {
     Rate,
     BareRate,
     RateRatio,
+    Added,
     Sandboxes,
     Pss,
     PssEach,
@@ -40,6 +41,7 @@ impl Column {
             Column::Rate => "runs_per_second",
             Column::BareRate => "bare_runs_per_second",
             Column::RateRatio => "ratio_of_rates",
+            Column::Added => "added_p50_ms",
             Column::Sandboxes => "sandboxes",
             Column::Pss => "pss_mib",
             Column::PssEach => "pss_each_mib",
@@ -65,6 +67,7 @@ impl Column {
             Column::Rate => "runs/s",
             Column::BareRate => "bare/s",
             Column::RateRatio => "× bare",
+            Column::Added => "added ms",
             Column::Sandboxes => "sandboxes",
             Column::Pss => "PSS MiB",
             Column::PssEach => "each MiB",
@@ -86,7 +89,7 @@ impl Column {
             Column::P50 | Column::P95 | Column::P99 | Column::Ratio | Column::RatioP99 | Column::RateRatio => {
                 format!("{value:.2}")
             }
-            Column::PssEach => format!("{value:.2}"),
+            Column::PssEach | Column::Added => format!("{value:.2}"),
             Column::Rate | Column::BareRate | Column::Pss | Column::Rss | Column::Peak => format!("{value:.1}"),
             _ => format!("{value:.0}"),
         }

@@ -38,6 +38,13 @@ pub(super) struct Launch {
 }
 
 impl Launch {
+    /// The same with this configuration, which is kept in a folder of its own.
+    pub(super) fn with(&self, folder: &tempfile::TempDir, configuration: &str) -> anyhow::Result<Launch> {
+        let config = folder.path().join("config.toml");
+        std::fs::write(&config, configuration)?;
+        Ok(Launch { config, ..self.clone() })
+    }
+
     /// On a pipe, with these flags more.
     pub(super) fn stdio(&self, flags: &[&str]) -> anyhow::Result<OnPipe> {
         let mut process = self.spawn(flags, Stream::piped())?;

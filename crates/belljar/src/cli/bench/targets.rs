@@ -69,9 +69,17 @@ const fn mib(measure: &'static str, row: &'static str, column: Column, most: f64
     Target { measure, group: "memory", row, column, bound: Bound::AtMost(most), unit: "MiB" }
 }
 
+const fn second(measure: &'static str, row: &'static str) -> Target {
+    Target { unit: "× without packages", ..ratio(measure, "packages", row, 1.3) }
+}
+
+const fn way_out(measure: &'static str, row: &'static str, column: Column, bound: Bound, unit: &'static str) -> Target {
+    Target { measure, group: "egress", row, column, bound, unit }
+}
+
 const SEQUENTIAL: &str = "python, stdio, sequential";
 
-const TARGETS: [Target; 11] = [
+const TARGETS: [Target; 17] = [
     ratio("fresh python, p50", "fresh", SEQUENTIAL, 0.25),
     Target {
         column: Column::RatioP99,
@@ -91,6 +99,18 @@ const TARGETS: [Target; 11] = [
         bound: Bound::AtLeast(1.5),
         unit: "× bare",
     },
+    second("second fresh run with a small package, p50", "import humanize"),
+    second("second fresh run with pandas, p50", "import pandas"),
+    way_out(
+        "200 MB out of a sandbox, transparent",
+        "large, transparent",
+        Column::RateRatio,
+        Bound::AtLeast(0.5),
+        "× direct",
+    ),
+    way_out("200 MB out of a sandbox, CONNECT", "large, CONNECT", Column::RateRatio, Bound::AtLeast(0.5), "× direct"),
+    way_out("small request, transparent, added to p50", "small, transparent", Column::Added, Bound::AtMost(5.0), "ms"),
+    way_out("small request, CONNECT, added to p50", "small, CONNECT", Column::Added, Bound::AtMost(5.0), "ms"),
     mib("prepared sandbox, PSS, bare Python", PREPARED, Column::PssEach, 3.0),
     mib("prepared sandbox, PSS, scientific", PREPARED_SCIENCE, Column::PssEach, 12.0),
     mib("server idle, pool off, resident", NO_POOL, Column::Rss, 25.0),

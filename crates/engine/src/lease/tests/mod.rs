@@ -13,7 +13,7 @@ use belljar_testkit::fake::{Fake, Manners};
 use tokio::time::sleep;
 
 use super::memory::Memory;
-use crate::{CreateRequest, Engine, PoolInfo, PoolSettings, Principal, RunRequest, Settings};
+use crate::{CreateRequest, Engine, PoolInfo, PoolSettings, Principal, RunRequest, Settings, Wants};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -49,13 +49,14 @@ fn engine_on(manners: Manners, settings: Settings) -> (Arc<Fake>, Engine, Arc<At
     let available = Arc::new(AtomicU64::new(100));
     let told = available.clone();
     let gauge = move || vec![Memory { total_bytes: 100, available_bytes: told.load(Ordering::SeqCst) }];
-    let engine = Engine::with_gauge(fake.clone(), settings, || Box::new(gauge));
+    let engine = Engine::with_gauge(fake.clone(), settings, None, || Box::new(gauge));
     (fake, engine, available)
 }
 
 fn request(source: Source) -> RunRequest {
     let (env, cwd, stdin) = (Vec::new(), None, Stdin::empty());
-    RunRequest { sandbox: None, program: Program { source, env, cwd, stdin, wall: secs(3600), changed_max: 0 } }
+    let program = Program { source, env, cwd, stdin, wall: secs(3600), changed_max: 0 };
+    RunRequest { sandbox: None, program, wants: Wants::default() }
 }
 
 fn cell(language: Language, code: &str) -> RunRequest {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belljar_core::{Program, Source, Then};
-use belljar_engine::{Run, RunRequest};
+use belljar_engine::{Run, RunRequest, Wants};
 use serde_json::json;
 
 use super::*;
@@ -161,7 +161,7 @@ async fn code_sandbox_tells_of_its_environments() {
 async fn outcome(agent: &Agent, script: &str) -> Run {
     let source = Source::Cell { language: Language::Python, code: script.into(), then: Then::End };
     let program: Program = act::program(source, Duration::from_millis(300));
-    agent.engine.run(&agent.who, RunRequest { sandbox: None, program }).await.unwrap()
+    agent.engine.run(&agent.who, RunRequest { sandbox: None, program, wants: Wants::default() }).await.unwrap()
 }
 
 fn xml(run: &Run) -> (String, Option<bool>) {

@@ -1,10 +1,12 @@
 //! What can be measured, a group at a time. Each group starts servers of its own and measures its own floors.
 
 mod compiled;
+mod egress;
 mod files;
 mod fresh;
 mod live;
 mod memory;
+mod packages;
 mod pandas;
 mod soak;
 mod throughput;
@@ -34,6 +36,8 @@ pub(super) enum Name {
     Exec,
     Live,
     Pandas,
+    Packages,
+    Egress,
     Throughput,
     Memory,
     Files,
@@ -48,6 +52,8 @@ impl Name {
         Name::Exec,
         Name::Live,
         Name::Pandas,
+        Name::Packages,
+        Name::Egress,
         Name::Throughput,
         Name::Memory,
         Name::Files,
@@ -62,6 +68,8 @@ impl Name {
             Name::Exec => "exec",
             Name::Live => "live",
             Name::Pandas => "pandas",
+            Name::Packages => "packages",
+            Name::Egress => "egress",
             Name::Throughput => "throughput",
             Name::Memory => "memory",
             Name::Files => "files",
@@ -77,6 +85,8 @@ impl Name {
             Name::Exec => "the same without prepared interpreters, too (serve --no-pool --no-zygote)",
             Name::Live => "x+1 in a sandbox that stays and has an x",
             Name::Pandas => "fresh: import pandas, and the sum of a data frame",
+            Name::Packages => "fresh, with packages that were installed before, against a run without any",
+            Name::Egress => "by the way out of a sandbox, against no sandbox: 200 MB, and 100 bytes",
             Name::Throughput => "fresh python again and again, by so many clients at once",
             Name::Memory => "what waits and what stays",
             Name::Files => "1 MB written and read",
@@ -104,6 +114,8 @@ impl Bench {
             Name::Exec => fresh::python_with(self, "exec", &["--no-pool", "--no-zygote"]),
             Name::Live => live::measure(self),
             Name::Pandas => pandas::measure(self),
+            Name::Packages => packages::measure(self),
+            Name::Egress => egress::measure(self),
             Name::Throughput => throughput::measure(self),
             Name::Memory => memory::measure(self),
             Name::Files => files::round_trip(self),

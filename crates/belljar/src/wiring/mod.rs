@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 
+mod outside;
+
 use std::env;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -10,10 +12,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use belljar_backends::{Choice, Host, Preload, choose};
 use belljar_core::Backend;
-use belljar_engine::Settings;
+use belljar_engine::{Engine, Settings};
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
+pub(crate) use self::outside::{Parts, parts};
 use crate::complaint::Complaint;
 use crate::install::{Os, Places};
 
@@ -41,6 +44,13 @@ pub(crate) fn usual_config() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
     let base = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home)?;
     Some(base.join("belljar/config.toml"))
+}
+
+/// Where we keep what can be made again.
+pub(crate) fn usual_cache() -> Option<PathBuf> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home)?;
+    Some(base.join("belljar"))
 }
 
 pub(crate) fn host() -> Host {
@@ -85,9 +95,18 @@ pub(crate) fn this_program() -> Result<String, Complaint> {
     })
 }
 
-/// Starts the backend. Inside a runtime.
+/// Starts the backend alone, without a way out and without packages. Inside a runtime.
 pub(crate) fn backend(choice: Choice, preload: Preload) -> Arc<dyn Backend> {
     choose(choice, &host(), preload)
+}
+
+/// An engine with all that the configuration says of network and packages. Inside a runtime.
+pub(crate) fn engine(parts: Parts, settings: Settings) -> Engine {
+    let settings = Settings { network: parts.network, ..settings };
+    match parts.provisions {
+        Some(provisions) => Engine::with_packages(parts.backend, settings, provisions),
+        None => Engine::new(parts.backend, settings),
+    }
 }
 
 /// What the engine may hand out on this host. Each sandbox takes a few descriptors of ours, so we take all that we may
@@ -98,6 +117,11 @@ pub(crate) fn settings() -> Settings {
     settings.ceiling.open_files = settings.ceiling.open_files.min(open_files.sandbox_max);
     settings.sandboxes_max = settings.sandboxes_max.min((open_files.server / 8) as usize);
     settings
+}
+
+/// How many files this process may have open.
+fn open_files() -> usize {
+    belljar_backends::raise_open_files().server as usize
 }
 
 /// One client at a time is served fastest by one thread: a hand-over between cores costs more than the work.
