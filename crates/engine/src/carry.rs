@@ -88,11 +88,11 @@ impl Carried {
             Source::Code { .. } | Source::Command(_) => None,
         };
         let granted = network::grant(&flight.request.wants.network, &shared.settings.network)?;
-        let shelf = Shelf::new(&flight.owner, &[], Vec::new());
+        let mut shelf = Shelf::new(&flight.owner, &[], Vec::new());
         let provided = tokio::select! {
             biased;
             refusal = orders.refusal() => return Err(refusal),
-            provided = provide(&shared, &flight, &program, &shelf, None) => provided,
+            provided = provide_ahead(&shared, &flight, &program, &mut shelf) => provided,
         };
         let installed = match provided {
             Ok(installed) => installed,
@@ -103,7 +103,8 @@ impl Carried {
         };
         let Granted { network, env } = granted;
         let (layers, owner) = (shelf.layers(), shelf.owner(shared.provisions.as_ref()));
-        let spec = Spec { limits, waiting, network, env, layers, owner, ..Spec::default() };
+        let interpreters = shelf.interpreters().to_vec();
+        let spec = Spec { limits, waiting, network, env, interpreters, layers, owner, ..Spec::default() };
         let ready = async {
             flight.hold(shared.admission.turn(None).await?);
             shared.lessor.lease(&spec).await
@@ -144,7 +145,7 @@ impl Carried {
                 Some(language) => used.named.kernels.seat(language, &flight.id, kind).await?,
                 None => None,
             };
-            let provided = provide(&shared, &flight, &program, &used.named.shelf, Some(used.sandbox())).await;
+            let provided = provide_into(&shared, &flight, &program, &used).await;
             if provided.is_ok() {
                 flight.hold(shared.admission.turn(Some(&used.named.seats)).await?);
             }
@@ -206,20 +207,28 @@ impl Carried {
     }
 }
 
-/// Nothing where no packages are installed.
-async fn provide(
+/// What a sandbox that is to be opened needs; nothing where no packages are installed.
+async fn provide_ahead(
     shared: &Shared,
     flight: &Flight,
     program: &Program,
-    shelf: &Shelf,
-    sandbox: Option<&dyn Sandbox>,
+    shelf: &mut Shelf,
 ) -> Result<Option<Installation>, NotProvided> {
     let Some(provisions) = &shared.provisions else { return Ok(None) };
-    let wants = &flight.request.wants;
-    match sandbox {
-        None => provisions.ahead(&program.source, wants, shelf, &flight.phase).await,
-        Some(sandbox) => provisions.into(sandbox, &program.source, wants, shelf, &flight.phase).await,
-    }
+    let (wants, interpreters) = (&flight.request.wants, &shared.interpreters);
+    provisions.ahead(&program.source, wants, shelf, interpreters, &flight.phase).await
+}
+
+/// What is missing in one that stands.
+async fn provide_into(
+    shared: &Shared,
+    flight: &Flight,
+    program: &Program,
+    used: &InUse,
+) -> Result<Option<Installation>, NotProvided> {
+    let Some(provisions) = &shared.provisions else { return Ok(None) };
+    let (wants, shelf) = (&flight.request.wants, &used.named.shelf);
+    provisions.into(used.sandbox(), &program.source, wants, shelf, &flight.phase).await
 }
 
 /// Goes on for ever when its work has come to an end.

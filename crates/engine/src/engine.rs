@@ -331,7 +331,7 @@ impl Engine {
             };
         };
         let base = provisions.packages.base(interpreters);
-        let shelf = Shelf::new(who, interpreters, base.into_iter().collect());
+        let mut shelf = Shelf::new(who, interpreters, base.into_iter().collect());
         if !packages.is_empty() {
             let wants = Wants { packages, network: Vec::new() };
             // Without a program there is nothing to infer from, and the shell's packages are Python's.
@@ -339,7 +339,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
-                provided = provisions.ahead(&nothing, &wants, &shelf, &phase) => match provided {
+                provided = provisions.ahead(&nothing, &wants, &mut shelf, &[], &phase) => match provided {
                     Ok(_) => {}
                     Err(NotProvided::Refused(error)) => return Err(error),
                     Err(NotProvided::Failed { error }) => {

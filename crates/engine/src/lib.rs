@@ -23,6 +23,7 @@ mod news;
 mod outputs;
 mod phase;
 mod provision;
+mod python;
 mod questions;
 mod request;
 mod rich;

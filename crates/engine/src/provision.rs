@@ -6,7 +6,7 @@ use std::time::Duration;
 use belljar_core::{Language, Layer, LayerKind, Sandbox, Source};
 use belljar_packages::{Environment, InstallError, InstallErrorKind, Installed, Needs, Packages, Wanted};
 
-use crate::{EngineError, Installation, Phase, Principal, Wants, run};
+use crate::{EngineError, Installation, Phase, Principal, Wants, python, run};
 
 /// What marks a package of Node's among others.
 const NPM: &str = "npm:";
@@ -67,6 +67,10 @@ impl Shelf {
         self.environments().iter().find(|environment| environment.layer.kind == kind).cloned()
     }
 
+    pub(crate) fn interpreters(&self) -> &[String] {
+        &self.interpreters
+    }
+
     pub(crate) fn layers(&self) -> Vec<Layer> {
         self.environments().iter().map(|environment| environment.layer.clone()).collect()
     }
@@ -109,15 +113,26 @@ impl Shelf {
 }
 
 impl Provisions {
-    /// For a program that has no sandbox yet: what that has to begin with is on the shelf then.
+    /// For a program that has no sandbox yet: what that has to begin with is on the shelf then. `interpreters` are the
+    /// host's, of which it may ask for another than the first.
     pub(crate) async fn ahead(
         &self,
         source: &Source,
         wants: &Wants,
-        shelf: &Shelf,
+        shelf: &mut Shelf,
+        interpreters: &[(Language, String)],
         phase: &Phase,
     ) -> Result<Option<Installation>, NotProvided> {
-        let needs = self.needs(source, shelf, &[]).await;
+        let mut needs = self.needs(source, shelf, &[]).await;
+        if let Some(wanted) = needs.python.as_ref().filter(|_| shelf.interpreters.is_empty()) {
+            let chosen = python::choose(wanted, interpreters).map_err(|words| NotProvided::Failed {
+                error: InstallError { kind: InstallErrorKind::Unavailable, words },
+            })?;
+            if let Some(interpreter) = chosen {
+                shelf.interpreters = vec![interpreter];
+                needs = self.needs(source, shelf, &[]).await;
+            }
+        }
         self.provide(source, needs, wants, shelf, None, phase).await
     }
 

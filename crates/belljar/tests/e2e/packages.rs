@@ -162,6 +162,10 @@ fn what_cannot_be_installed_is_told_in_the_resolvers_words() {
         answer.refused(&["packages"]);
     }
     client.call("run_code", json!({"language": "go", "code": "package main", "packages": ["x"]})).refused(&["go"]);
+    let block = "# /// script\n# requires-python = \">=3.99\"\n# dependencies = []\n# ///\nprint(1)";
+    let answer = client.python(block);
+    assert_eq!(answer.field("ending"), "install-error");
+    assert!(answer.text().contains(">=3.99") && answer.text().contains("python-3."), "{}", answer.text());
     // An import that nothing is found for is the program's own affair.
     let answer = client.python("import probe_nowhere_at_all");
     assert_eq!(answer.field("ending"), "exited");

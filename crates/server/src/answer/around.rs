@@ -9,20 +9,22 @@ use super::shorten::shorten_text;
 use crate::clean;
 
 /// Names that are told one by one; a resolved set may have hundreds.
-const PACKAGES_SHOWN: usize = 40;
+const PACKAGES_SHOWN: usize = 20;
 const LEFT_OUT_SHOWN: usize = 8;
 const HOSTS_SHOWN: usize = 8;
 
 /// In the structured part.
 pub(super) fn structured(run: &Run, into: &mut Map<String, Value>) {
     if let Some(installed) = &run.installed {
-        let shown: Vec<String> = named(installed).take(PACKAGES_SHOWN).collect();
         let mut told = json!({
-            "installed": shown,
             "count": installed.packages.len(),
             "duration_ms": u64::try_from(installed.took.as_millis()).unwrap_or(u64::MAX),
             "cached": !installed.was_built,
         });
+        // What was there already was told to whoever brought it in.
+        if installed.was_built {
+            told["installed"] = named(installed).take(PACKAGES_SHOWN).collect();
+        }
         if !installed.left_out.is_empty() {
             let left_out = installed.left_out.iter().take(LEFT_OUT_SHOWN);
             told["left_out"] = left_out.map(|(name, why)| format!("{}: {}", word(name), word(why))).collect();
