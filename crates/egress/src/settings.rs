@@ -75,7 +75,7 @@ impl Default for Bounds {
             names: 4096,
             first: Duration::from_secs(10),
             connect: Duration::from_secs(10),
-            idle: Duration::from_secs(120),
+            idle: Duration::from_secs(300),
             courtesy: Duration::from_millis(300),
             bytes: None,
         }
