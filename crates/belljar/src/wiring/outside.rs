@@ -73,7 +73,7 @@ fn registries() -> Registries {
     let host = HostSettings { env: &env, env_names: &env_names, read: &read, home: home.as_deref() };
     let registries = Registries::read(&host);
     for sentence in &registries.ignored {
-        tracing::warn!("{sentence}");
+        tracing::info!("{sentence}");
     }
     registries
 }
@@ -115,7 +115,7 @@ fn store(config: &Config) -> Result<Option<PathBuf>, Complaint> {
         }
         Err(error) => {
             let path = path.display();
-            tracing::warn!(%path, %error, "no packages are installed: there is no place to keep them; name one as [packages] cache");
+            tracing::info!(%path, %error, "no packages are installed: there is no place to keep them; name one as [packages] cache");
             Ok(None)
         }
     }

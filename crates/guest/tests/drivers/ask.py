@@ -5,6 +5,7 @@ that are made here, with a process 1 that is played by this program: it installs
 """
 
 import argparse
+import atexit
 import json
 import os
 import shutil
@@ -68,6 +69,7 @@ class Process1(threading.Thread):
     def install(self, names):
         self.installed += [name for name in names if name not in self.installed]
         layer = tempfile.mkdtemp(prefix="belljar-layer-")
+        atexit.register(shutil.rmtree, layer, True)
         os.chmod(layer, 0o755)
         site = os.path.join(layer, self.inner)
         os.makedirs(site)
