@@ -77,6 +77,9 @@ impl Shelf {
 
     /// Who a sandbox that begins with this is for. The base environment is pinned by its hashes, and the same for all.
     pub(crate) fn owner(&self, provisions: Option<&Provisions>) -> Option<String> {
+        if self.environments().is_empty() {
+            return None;
+        }
         let base = provisions.and_then(|provisions| provisions.packages.base(&self.interpreters));
         let is_base =
             |environment: &Arc<Environment>| base.as_ref().is_some_and(|base| base.layer == environment.layer);

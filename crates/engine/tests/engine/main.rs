@@ -12,6 +12,7 @@ mod outputs;
 mod requests;
 mod sandboxes;
 mod shutdown;
+mod wants;
 
 use std::sync::Arc;
 use std::time::Duration;
