@@ -146,7 +146,18 @@ fn a_report_as_json() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(3), &b""[..]));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let names: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
-    let fields = ["stdout", "stderr", "exit_code", "ending", "state", "duration_ms", "usage", "isolation"];
+    let fields = [
+        "stdout",
+        "stderr",
+        "exit_code",
+        "ending",
+        "state",
+        "duration_ms",
+        "usage",
+        "isolation",
+        "packages",
+        "refused_hosts",
+    ];
     assert_eq!(names, fields);
     assert_eq!((&report["stdout"], &report["stderr"]), (&json!("out\n"), &json!("err\n")));
     assert_eq!(
