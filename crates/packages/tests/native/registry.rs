@@ -55,8 +55,12 @@ async fn packages_are_added_to_a_sandbox_that_lives_and_what_it_has_stays() {
     let wanted = Wanted { on_top_of: Some(both.clone()), ..python(&["six"], &["python-dateutil"]) };
     let same = packages.environment(wanted, |_| ()).await.unwrap();
     assert!(!same.built && same.environment.unwrap().layer == both.layer);
-    // What does not go with it is a conflict, and told.
-    let wanted = Wanted { on_top_of: Some(both), ..python(&["six>=1.17"], &[]) };
+    // Another version goes before it where it is asked for by name, and the rest stays.
+    let wanted = Wanted { on_top_of: Some(both.clone()), ..python(&["six>=1.17"], &[]) };
+    let other = packages.environment(wanted, |_| ()).await.unwrap().environment.unwrap();
+    assert!(other.has("python-dateutil") && !other.packages.contains(&("six".into(), "1.16.0".into())), "{other:?}");
+    // What does not go together is a conflict, and told.
+    let wanted = Wanted { on_top_of: Some(both), ..python(&["six>=1.17", "six<1.17"], &[]) };
     let error = packages.environment(wanted, |_| ()).await.unwrap_err();
     assert_eq!(error.kind, InstallErrorKind::Conflict, "{error}");
     assert!(error.words.contains("six"), "{error}");
