@@ -145,6 +145,10 @@ impl Carried {
                 Some(language) => used.named.kernels.seat(language, &flight.id, kind).await?,
                 None => None,
             };
+            // At once: who comes meanwhile is told what the kernel is about to do.
+            if let Some(kernel) = &kernel {
+                flight.sits_in(kernel.marker());
+            }
             let provided = provide_into(&shared, &flight, &program, &used).await;
             if provided.is_ok() {
                 flight.hold(shared.admission.turn(Some(&used.named.seats)).await?);
@@ -165,9 +169,6 @@ impl Carried {
                 return Ok(Run { expires_in: Some(used.expires_in()), ..run });
             }
         };
-        if let Some(kernel) = &kernel {
-            flight.sits_in(kernel.marker());
-        }
         let mut used = used;
         let before = used.count_run();
         used.doubt(); // stays so if the program is out of reach or the backend panics

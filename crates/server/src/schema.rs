@@ -40,7 +40,7 @@ pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
                 "timeout": seconds("default 30"),
                 "stdin": string(),
                 "packages": list(),
-                "network": network(),
+                "network": list(),
                 "background": {"type": "boolean", "description": "return a job_id"},
             }),
             &["language", "code"],
@@ -209,6 +209,7 @@ fn run_result() -> Value {
             "sandbox_id": string(),
             "state": {"type": "string", "enum": ["fresh", "preserved", "reset", "lost"]},
             "duration_ms": integer(),
+            "usage": object(),
             "isolation": object(),
         }),
         &["stdout", "stderr", "ending"],
@@ -242,10 +243,6 @@ fn object() -> Value {
 
 fn list() -> Value {
     json!({"type": "array", "items": {"type": "string"}})
-}
-
-fn network() -> Value {
-    json!({"type": "array", "items": {"type": "string"}, "description": "hosts"})
 }
 
 fn strings() -> Value {
