@@ -222,6 +222,25 @@ fn credentials_of_an_index_reach_it_and_no_sandbox() {
 }
 
 #[test]
+fn an_index_on_the_hosts_own_loopback_is_reached() {
+    let index = Index::start();
+    for mut user in User::all() {
+        let store = Store::new(&user);
+        let config = store.configuration("");
+        for name in ["127.0.0.1", "localhost"] {
+            user.env.retain(|(name, _)| name != "PIP_INDEX_URL");
+            user.env.push(("PIP_INDEX_URL".into(), format!("http://{name}:{}/simple/", index.port)));
+            let mut server = user.serve_with(&["--config", config.to_str().unwrap()]);
+            let package = if name == "localhost" { "probe_beta" } else { "probe_alpha" };
+            server.client.python(&format!("import {package}\nprint(1)")).printed("1\n");
+            // And by nobody else.
+            let code = format!("import socket\nprint(socket.socket().connect_ex(('127.0.0.1', {})) != 0)", index.port);
+            server.client.python(&code).printed("True\n");
+        }
+    }
+}
+
+#[test]
 fn two_who_ask_for_the_same_build_it_once() {
     let index = Index::start();
     let mut user = User::same();

@@ -70,7 +70,7 @@ impl Site {
                 ..Limits::default()
             },
             network: Network::Granted(settings.registries.grants.clone()),
-            env: settings.registries.env.clone(),
+            env: environment(settings),
             interpreters: interpreters.to_vec(),
             layers,
             owner: None,
@@ -237,6 +237,12 @@ async fn watch(building: &Arc<Building>, settings: &Settings) -> InstallError {
         // Looking takes a twentieth of the time at most.
         pause = (started.elapsed() * 20).max(Duration::from_millis(500));
     }
+}
+
+/// A build has nothing of its own on loopback, and an index may be on this host's: asked through the proxy, it is there.
+fn environment(settings: &Settings) -> Vec<(String, String)> {
+    let everything = ["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), String::new()));
+    settings.registries.env.iter().cloned().chain(everything).collect()
 }
 
 /// What a build leaves of the files that a disk may have.
