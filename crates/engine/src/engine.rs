@@ -330,6 +330,7 @@ impl Engine {
                 Err(EngineError::NoPackages)
             };
         };
+        provisions.packages.look_for_base(interpreters).await;
         let base = provisions.packages.base(interpreters);
         let mut shelf = Shelf::new(who, interpreters, base.into_iter().collect());
         if !packages.is_empty() {
@@ -448,6 +449,9 @@ impl Engine {
         let shared = self.shared();
         shared.stop.cancel(); // each task sees it; the one that watches expiry closes the sandboxes
         shared.tasks.ended().await;
+        if let Some(provisions) = &shared.provisions {
+            provisions.packages.end().await;
+        }
     }
 
     fn shared(&self) -> &Arc<Shared> {

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attended;
 mod base;
 mod build;
 mod environment;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use belljar_core::{Backend, Language, LayerKind};
 use tokio::sync::Semaphore;
 
+use crate::attended::Attended;
 use crate::build::{Builder, Order, Tell};
 use crate::facts::{Facts, Interpreters};
 use crate::key::Key;
@@ -22,6 +23,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Packages {
     backend: Arc<dyn Backend>,
+    /// The same.
+    attended: Arc<Attended>,
     settings: Settings,
     store: Store,
     interpreters: Interpreters,
@@ -44,12 +47,20 @@ const NOTHING_FOR: Duration = Duration::from_secs(600);
 impl Packages {
     /// `backend` opens the sandboxes that build, with their network: the very one that runs programs, guarded.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Packages> {
+        let attended = Arc::new(Attended::new(backend));
+        let backend: Arc<dyn Backend> = attended.clone();
         let store = Store::at(settings.store.clone());
         let asker = Asker::new(backend.clone());
         let (interpreters, known) = (Interpreters::default(), Arc::<Known>::default());
         let turns = Semaphore::new(BUILDS_MAX);
         let owners = Mutex::default();
-        Arc::new(Packages { backend, settings, store, interpreters, known, asker, turns, owners })
+        Arc::new(Packages { backend, attended, settings, store, interpreters, known, asker, turns, owners })
+    }
+
+    /// Returns when no sandbox of its own is left. For the end of a server, when nobody asks for anything any more.
+    pub async fn end(&self) {
+        self.asker.end().await;
+        self.attended.end().await;
     }
 
     /// Makes the store, and removes from it what servers that were killed have left, and what is past the budget. For the
@@ -99,11 +110,11 @@ impl Packages {
         }
     }
 
-    /// Learns what [`Packages::base`] has to know of the interpreter, if there is any layer that it could be. For the start.
-    pub async fn look_for_base(&self) {
-        if self.store.has_layers() {
-            // Without it, the first who asks for a package finds out.
-            let _ = self.facts(LayerKind::Python, &[]).await;
+    /// Learns what [`Packages::base`] has to know of the interpreter, if there is any layer that it could be.
+    pub async fn look_for_base(&self, interpreters: &[String]) {
+        if self.interpreters.known(LayerKind::Python, interpreters).is_none() && self.store.has_layers() {
+            // Where it cannot be learned there is no base either.
+            let _ = self.facts(LayerKind::Python, interpreters).await;
         }
     }
 

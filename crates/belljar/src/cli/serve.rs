@@ -133,8 +133,6 @@ fn engine(choice: Choice, preload: Preload, config: &Config, settings: Settings)
     }
     if let Some(provisions) = &parts.provisions {
         let packages = provisions.packages.clone();
-        tokio::spawn(async move { packages.look_for_base().await });
-        let packages = provisions.packages.clone();
         // Nobody waits for it: what it removes is in nobody's way.
         tokio::task::spawn_blocking(move || {
             if let Err(error) = packages.tidy() {

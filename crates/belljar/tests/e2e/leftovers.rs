@@ -133,6 +133,8 @@ fn of_what_was_prepared_for_nobody() {
         // The jail is two processes, and its zygote a third.
         until("a sandbox is prepared, beside the jail", Duration::from_secs(10), || descendants(pid).len() > 3);
         let family = descendants(pid);
+        // Code whose imports are read in a sandbox, which is kept for the next.
+        server.client.python("if True: import json, os\nprint(1)").printed("1\n");
         server.client.hang_up();
         let status = server.wait_exit(Duration::from_secs(5));
         assert_eq!(status.code(), Some(0), "{status}");

@@ -25,6 +25,11 @@ impl Asker {
         Asker { reader: Reader::new(backend) }
     }
 
+    /// Lets go of the sandbox that it keeps.
+    pub(crate) async fn end(&self) {
+        self.reader.end().await;
+    }
+
     /// `facts` tells what the interpreter has; it is only asked where that matters.
     pub(crate) async fn needs<F: Future<Output = Option<Arc<Facts>>>>(
         &self,

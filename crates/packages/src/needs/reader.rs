@@ -99,6 +99,14 @@ impl Reader {
     }
 }
 
+impl Reader {
+    pub(super) async fn end(&self) {
+        let mut kept = self.place.kept.lock().await;
+        kept.closing.take().iter().for_each(AbortHandle::abort);
+        kept.sandbox = None;
+    }
+}
+
 impl Place {
     async fn read(self: &Arc<Place>, language: Language, code: &str) -> Option<Vec<Module>> {
         let sandbox = self.sandbox().await?;
