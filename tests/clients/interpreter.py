@@ -35,6 +35,7 @@ PATH = os.environ["PATH"]
 
 # What the program says a text in one answer has at most.
 TEXT_MAX = 20_000
+# Memory of its own: pages of its file are the kernel's to take back, and a debug build has many.
 RSS_MAX = 80 * 1024 * 1024
 
 OWN_TEMPLATE = """
@@ -1277,7 +1278,7 @@ async def jobs_belong_to_who_began_them():
 
 
 def rss(pid):
-    [kib] = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    [kib] = re.findall(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(kib) * 1024
 
 
