@@ -238,8 +238,8 @@ impl Shared {
     }
 
     /// Takes a part of a question in. Whether the guest kept to the rules.
-    fn hear(self: &Arc<Self>, id: u32, bytes: &[u8], part: Part) -> bool {
-        match self.questions.hear(id, bytes, part) {
+    fn hear(self: &Arc<Self>, id: u32, by: Option<u32>, bytes: &[u8], part: Part) -> bool {
+        match self.questions.hear(id, by, bytes, part) {
             Heard::More => {}
             Heard::Whole(answering) => {
                 tokio::spawn(Arc::clone(self).pass_answer(answering));
@@ -340,8 +340,8 @@ async fn read_frames(mut frames: Frames, shared: Arc<Shared>) {
         };
         let Some(id) = operation_of(&frame) else { break "its guest agent spoke out of turn".to_owned() };
         match &frame {
-            FromGuest::Asked { bytes, part, .. } => {
-                if !shared.hear(id, bytes, *part) {
+            FromGuest::Asked { by, bytes, part, .. } => {
+                if !shared.hear(id, *by, bytes, *part) {
                     break "its guest agent asked out of turn".to_owned();
                 }
                 continue;
@@ -483,6 +483,10 @@ pub(crate) struct Started {
 }
 
 impl Started {
+    pub(crate) fn number(&self) -> u32 {
+        self.operation.id
+    }
+
     pub(crate) async fn next(&mut self) -> Result<Event, BackendError> {
         loop {
             return match self.operation.next().await? {

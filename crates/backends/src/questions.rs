@@ -61,7 +61,7 @@ pub(crate) enum Heard {
 }
 
 impl Questions {
-    pub(crate) fn hear(&self, id: u32, bytes: &[u8], part: Part) -> Heard {
+    pub(crate) fn hear(&self, id: u32, by: Option<u32>, bytes: &[u8], part: Part) -> Heard {
         let mut state = self.state();
         let (coming, body) = state.coming.get_or_insert_with(|| (id, Vec::new()));
         if id < ASKED_FIRST || *coming != id || body.len() + bytes.len() > QUESTION_MAX {
@@ -82,7 +82,7 @@ impl Questions {
         let room = Arc::new(Semaphore::new(INPUT_WINDOW));
         let (sender, pieces) = mpsc::unbounded_channel();
         state.open.insert(id, Open { room: Arc::clone(&room), pieces: sender });
-        state.untaken.push_back(Asked::Question { id, body });
+        state.untaken.push_back(Asked::Question { id, by, body });
         drop(state);
         self.news.notify_one();
         Heard::Whole(Answering { id, pieces, room })
@@ -171,7 +171,7 @@ mod tests {
     const ID: u32 = ASKED_FIRST;
 
     fn whole(questions: &Questions, id: u32, body: &[u8]) -> Answering {
-        match questions.hear(id, body, Part::Last) {
+        match questions.hear(id, None, body, Part::Last) {
             Heard::Whole(answering) => answering,
             other => panic!("{other:?}"),
         }
@@ -180,9 +180,9 @@ mod tests {
     #[tokio::test]
     async fn parts_become_one_question_and_a_withdrawal_before_it_is_taken_is_none() {
         let questions = Questions::default();
-        assert!(matches!(questions.hear(ID, b"a", Part::MoreComes), Heard::More));
+        assert!(matches!(questions.hear(ID, None, b"a", Part::MoreComes), Heard::More));
         let _answering = whole(&questions, ID, b"b");
-        assert_eq!(questions.next().await, Some(Asked::Question { id: ID, body: b"ab".to_vec() }));
+        assert_eq!(questions.next().await, Some(Asked::Question { id: ID, by: None, body: b"ab".to_vec() }));
         questions.withdraw(ID);
         assert_eq!(questions.next().await, Some(Asked::Withdrawn { id: ID }));
         let _answering = whole(&questions, ID + 1, b"c");
@@ -194,14 +194,14 @@ mod tests {
     #[test]
     fn what_no_guest_of_ours_does_is_out_of_turn() {
         let refused = |heard: Heard| assert!(matches!(heard, Heard::OutOfTurn), "{heard:?}");
-        refused(Questions::default().hear(7, b"", Part::Last));
-        refused(Questions::default().hear(ID, &vec![0; QUESTION_MAX + 1], Part::Last));
+        refused(Questions::default().hear(7, None, b"", Part::Last));
+        refused(Questions::default().hear(ID, None, &vec![0; QUESTION_MAX + 1], Part::Last));
         let questions = Questions::default();
-        questions.hear(ID, b"a", Part::MoreComes);
-        refused(questions.hear(ID + 1, b"a", Part::Last));
+        questions.hear(ID, None, b"a", Part::MoreComes);
+        refused(questions.hear(ID + 1, None, b"a", Part::Last));
         let questions = Questions::default();
         let _all: Vec<_> = (0..QUESTIONS_MAX as u32).map(|number| whole(&questions, ID + number, b"")).collect();
-        refused(questions.hear(ID + 100, b"", Part::Last));
+        refused(questions.hear(ID + 100, None, b"", Part::Last));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         let questions = Questions::default();
         let body = vec![0; QUESTION_MAX];
         let _all: Vec<_> = (0..4).map(|number| whole(&questions, ID + number, &body)).collect();
-        assert!(matches!(questions.hear(ID + 4, &body, Part::Last), Heard::Refused));
+        assert!(matches!(questions.hear(ID + 4, None, &body, Part::Last), Heard::Refused));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use belljar_backends::{Choice, Host, Preload, choose};
-use belljar_core::{Backend, Exit, Language, Layer, LayerKind, Program, Sandbox, Source, Spec, State, Stdin, Then};
+use belljar_core::{
+    Backend, Exit, Language, Layer, LayerKind, PackageKind, Program, Sandbox, Source, Spec, State, Stdin, Then,
+};
 use belljar_testkit::contract::{Ran, command, run};
 use tempfile::TempDir;
 
@@ -57,14 +59,14 @@ fn python_layer(store: &Path, id: &str, version: &str, module: &str, value: &str
     let tool = store.join(id).join(format!("bin/{module}-tool"));
     fs::write(&tool, "#!/bin/sh\necho tool\n").unwrap();
     fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
-    Layer { kind: LayerKind::Python, id: id.to_owned() }
+    Layer { kind: LayerKind::Packages(PackageKind::Python), id: id.to_owned() }
 }
 
 fn node_layer(store: &Path, id: &str, package: &str) -> Layer {
     let directory = store.join(id).join(package);
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("index.js"), "module.exports = 'from a layer'\n").unwrap();
-    Layer { kind: LayerKind::Node, id: id.to_owned() }
+    Layer { kind: LayerKind::Packages(PackageKind::Node), id: id.to_owned() }
 }
 
 fn with(layers: &[&Layer]) -> Spec {
@@ -91,6 +93,40 @@ async fn a_layer_is_seen_by_every_program() {
         told(&*plain, "ls -A /node_modules /belljar/build; find /belljar/packages -type f").await.lines().count(),
         3
     );
+}
+
+/// Tools and skills are directories as any other layer, of which there may be another at any time.
+#[tokio::test]
+async fn what_can_be_called_is_seen_as_files() {
+    let Ground { backend, store } = ground(Preload::No);
+    let layer = |kind, digit: &str, name: &str, text: &str| {
+        let id = digit.repeat(40);
+        fs::create_dir_all(store.path().join(&id).join("inner")).unwrap();
+        fs::write(store.path().join(&id).join("inner").join(name), text).unwrap();
+        fs::set_permissions(store.path().join(&id), fs::Permissions::from_mode(0o777)).unwrap();
+        Layer { kind, id }
+    };
+    let tools = layer(LayerKind::Tools, "a", "tool.json", "one");
+    let skills = layer(LayerKind::Skills, "b", "main.py", "print('a skill')");
+    let sandbox = backend.open(&with(&[&tools, &skills])).await.unwrap();
+    assert_eq!(told(&*sandbox, "cat /tools/inner/tool.json").await, "one");
+    assert_eq!(told(&*sandbox, "python3 /skills/inner/main.py").await, "a skill");
+    let attempts = "cd /tools && echo x > new; rm -r inner; mv inner other; chmod 000 inner; umount /tools; umount -l /skills; \
+        echo x > /skills/inner/main.py; ls /tools /skills";
+    assert_eq!(told(&*sandbox, attempts).await, "/skills:\ninner\n\n/tools:\ninner");
+    let ran =
+        run(&*sandbox, cell("print(open('/tools/inner/tool.json').read(), open('/skills/inner/main.py').read())"))
+            .await;
+    assert_eq!(ran.stdout, "one print('a skill')\n", "{}", ran.stderr);
+    sandbox.add_layer(&layer(LayerKind::Tools, "c", "tool.json", "two")).await.unwrap();
+    let ran = run(&*sandbox, cell("print(open('/tools/inner/tool.json').read())")).await;
+    assert_eq!(ran.stdout, "two\n", "{}", ran.stderr);
+    // Without them the places are there, and empty.
+    let plain = backend.open(&Spec::default()).await.unwrap();
+    assert_eq!(told(&*plain, "cd /tools && cd /skills && ls -A /tools /skills").await, "/skills:\n\n/tools:");
+    assert_eq!(told(&*plain, "(echo x >/tools/x || echo x >/skills/x) 2>/dev/null || echo refused").await, "refused");
+    plain.add_layer(&tools).await.unwrap();
+    assert_eq!(told(&*plain, "cat /tools/inner/tool.json").await, "one");
 }
 
 #[tokio::test]
@@ -153,7 +189,7 @@ async fn a_layer_that_is_not_there_is_an_error_and_the_sandbox_stands() {
     std::os::unix::fs::symlink("/etc", store.path().join("c3")).unwrap();
     let sandbox = backend.open(&Spec::default()).await.unwrap();
     for id in ["a1", "c3", "..", ".", "", "../../etc", "building-", "A1"] {
-        let layer = Layer { kind: LayerKind::Python, id: id.to_owned() };
+        let layer = Layer { kind: LayerKind::Packages(PackageKind::Python), id: id.to_owned() };
         assert!(sandbox.add_layer(&layer).await.is_err(), "{id:?}");
         assert!(backend.open(&with(&[&layer])).await.is_err(), "{id:?}");
     }

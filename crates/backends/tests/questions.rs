@@ -25,7 +25,7 @@ async fn asked(sandbox: &dyn Sandbox) -> Asked {
 
 async fn question(sandbox: &dyn Sandbox) -> (u32, Vec<u8>) {
     match asked(sandbox).await {
-        Asked::Question { id, body } => (id, body),
+        Asked::Question { id, body, .. } => (id, body),
         Asked::Withdrawn { id } => panic!("{id} was withdrawn"),
     }
 }

@@ -72,16 +72,18 @@ pub trait Sandbox: Debug + Send + Sync {
 pub enum Asked {
     Question {
         id: u32,
+        /// The program that it comes from, as [`Running::number`] has it. None is left of it, or it is a kernel without a cell.
+        by: Option<u32>,
         body: Vec<u8>,
     },
     /// Whoever asked is gone, and nobody waits for the answer.
-    Withdrawn {
-        id: u32,
-    },
+    Withdrawn { id: u32 },
 }
 
 /// A program that runs. Dropping it stops the program with everything that it started.
 pub trait Running: Debug + Send {
+    /// Its number within its sandbox, by which [`Asked`] names it.
+    fn number(&self) -> u32;
     /// The next thing it does. After [`Event::Finished`] there is no more. Dropping the future loses no event.
     fn next(&mut self) -> Later<'_, Event>;
     /// Kills it with everything it started; the events go on until `Finished`. A cell's kernel goes with it.

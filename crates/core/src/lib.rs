@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod calls;
 mod error;
 mod files;
 mod language;
@@ -17,10 +18,11 @@ mod report;
 pub mod wire;
 
 pub use backend::{Asked, Backend, Capabilities, Later, Probe, Running, Sandbox, Spec, StdinWriter, Wall, WallState};
+pub use calls::{Caller, Calls, Desk, HostCalls, Made, Soon, Spool};
 pub use error::{BackendError, FileError, FileErrorKind};
 pub use files::{Content, Entry, FileKind, Listing, Metadata, Range};
 pub use language::{Language, UnknownLanguage};
-pub use layer::{BUILD, Layer, LayerKind};
+pub use layer::{BUILD, Layer, LayerKind, PackageKind};
 pub use limits::{Limit, Limits};
 pub use network::{
     BadGrant, Doors, Grant, Host, Network, PACKAGES, PROXY_PORT, Pattern, Reach, STAND_INS, USUAL_PORTS,

@@ -91,6 +91,11 @@ impl JsonLines {
         Ok(JsonLines { file })
     }
 
+    /// One line about something else than a connection.
+    pub fn note<T: Serialize>(&self, event: &'static str, what: &T) {
+        self.write(event, what);
+    }
+
     fn write<T: Serialize>(&self, event: &'static str, what: &T) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);

@@ -4,21 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
-    BackendError, Changes, Ending, Isolation, Limits, Program, Range, Report, Sandbox, Source, Spec, State, Stream,
-    Usage,
+    BackendError, Calls, Changes, Ending, Isolation, Limits, Program, Range, Report, Sandbox, Source, Spec, State,
+    Stream, Usage,
 };
 use belljar_packages::InstallError;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::desks::{Desks, Place};
 use crate::flight::{Controls, Flight};
 use crate::kernels::{Kind, Seat};
 use crate::lease::Lease;
 use crate::network::{self, Granted};
 use crate::provision::{NotProvided, Shelf};
 use crate::rich::Told;
-use crate::run::{self, NotStarted, Orders, Outcome, Reach};
+use crate::run::{self, At, NotStarted, Orders, Outcome, Reach};
 use crate::sandboxes::InUse;
 use crate::shared::Shared;
 use crate::{EngineError, Failure, Installation, LeftFile, Lost, Run, Wish, limits, questions};
@@ -102,7 +103,12 @@ impl Carried {
             }
         };
         let Granted { network, env } = granted;
-        let (layers, owner) = (shelf.layers(), shelf.owner(shared.provisions.as_ref()));
+        let files = tokio::select! {
+            biased;
+            refusal = orders.refusal() => return Err(refusal),
+            files = shared.files(&flight.owner) => files,
+        };
+        let (layers, owner) = ([shelf.layers(), files].concat(), shelf.owner(shared.provisions.as_ref()));
         let interpreters = shelf.interpreters().to_vec();
         let spec = Spec { limits, waiting, network, env, interpreters, layers, owner, ..Spec::default() };
         let ready = async {
@@ -117,11 +123,14 @@ impl Carried {
         });
         let sandbox = lease.sandbox()?;
         let isolation = sandbox.isolation().clone();
-        let running = run::run(sandbox, program, &limits, &flight, controls, watcher, &orders);
+        let (desks, place) = (Desks::default(), place(&shared, &flight));
+        let at = At { sandbox, limits: &limits, desks: &desks, place: place.as_ref() };
+        let running = run::run(at, program, &flight, controls, watcher, &orders);
         let outcome = tokio::select! {
             outcome = running => outcome,
-            () = always(questions::answer_all(sandbox, shared.provisions.as_ref(), &shelf)) => return Err(EngineError::Lost),
+            () = always(questions::answer_all(sandbox, &shared, &shelf, &desks)) => return Err(EngineError::Lost),
         };
+        let calls = made(place.as_ref());
         let outcome = outcome.map_err(|NotStarted { error, .. }| error)?;
         // Nobody was promised that anything of it would remain, so only the place itself can be lost.
         let (state, lost) = match outcome.reach {
@@ -130,7 +139,7 @@ impl Carried {
         };
         let left = if lost.is_none() { left_files(sandbox, &outcome.changes).await } else { Vec::new() };
         let refused = sandbox.refused();
-        Ok(Run { left, lost, installed, refused, ..told(&flight, outcome, state, isolation, limits) })
+        Ok(Run { left, lost, installed, refused, calls, ..told(&flight, outcome, state, isolation, limits) })
     }
 
     async fn in_created(self, used: InUse) -> Result<Run, EngineError> {
@@ -173,7 +182,12 @@ impl Carried {
         let before = used.count_run();
         used.doubt(); // stays so if the program is out of reach or the backend panics
         let limits = used.named.limits;
-        let outcome = run::run(used.sandbox(), program, &limits, &flight, controls, watcher, &orders).await;
+        show_files(&shared, &flight, &used).await;
+        let place = place(&shared, &flight);
+        let desks = &used.named.desks;
+        let at = At { sandbox: used.sandbox(), limits: &limits, desks, place: place.as_ref() };
+        let outcome = run::run(at, program, &flight, controls, watcher, &orders).await;
+        let calls = made(place.as_ref());
         let reach = match &outcome {
             Ok(outcome) => outcome.reach,
             Err(not_started) => not_started.reach,
@@ -201,7 +215,8 @@ impl Carried {
         let expires_in = stands.then(|| used.expires_in());
         let isolation = used.named.isolation.clone();
         let refused = used.sandbox().refused();
-        let run = Run { lost, expires_in, installed, refused, ..told(&flight, outcome, state, isolation, limits) };
+        let run =
+            Run { lost, expires_in, installed, refused, calls, ..told(&flight, outcome, state, isolation, limits) };
         // Before the seat is free: nobody gets one in a sandbox that is in doubt.
         drop(used);
         Ok(run)
@@ -230,6 +245,36 @@ async fn provide_into(
     let Some(provisions) = &shared.provisions else { return Ok(None) };
     let (wants, shelf) = (&flight.request.wants, &used.named.shelf);
     provisions.into(used.sandbox(), &program.source, wants, shelf, &flight.phase).await
+}
+
+/// Where this run's calls are answered.
+fn place(shared: &Shared, flight: &Flight) -> Option<Arc<Place>> {
+    shared.calls.as_ref().map(|calls| Place::begin(&**calls, flight))
+}
+
+fn made(place: Option<&Arc<Place>>) -> Calls {
+    place.map(|place| place.calls()).unwrap_or_default()
+}
+
+/// What there is to call may be something else since the sandbox was made, and it is to see that.
+async fn show_files(shared: &Shared, flight: &Flight, used: &InUse) {
+    if shared.calls.is_none() {
+        return;
+    }
+    let now = shared.files(&flight.owner).await;
+    let mut shown = used.named.files.lock().await;
+    for layer in now {
+        if shown.contains(&layer) {
+            continue;
+        }
+        if let Err(error) = used.sandbox().add_layer(&layer).await {
+            // It calls what it likes all the same.
+            tracing::warn!(%error, "a sandbox does not see what there is to call by now");
+            return;
+        }
+        shown.retain(|other| other.kind != layer.kind);
+        shown.push(layer);
+    }
 }
 
 /// Goes on for ever when its work has come to an end.
@@ -276,6 +321,7 @@ fn told(flight: &Flight, outcome: Outcome, state: State, isolation: Isolation, l
         sandbox: flight.sandbox.clone(),
         installed: None,
         refused: Vec::new(),
+        calls: Calls::default(),
     }
 }
 

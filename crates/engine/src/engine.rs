@@ -29,8 +29,8 @@ use crate::sandboxes::{self, Arrival, InUse, Sandboxes};
 use crate::shared::Shared;
 use crate::teardown::{Tasks, Teardowns};
 use crate::{
-    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, Phase, PoolInfo,
-    Principal, Provisions, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen, Wants, Wish,
+    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, Outside, Phase,
+    PoolInfo, Principal, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen, Wants, Wish,
 };
 use crate::{check, jobs, limits, network, questions, templates};
 
@@ -64,21 +64,22 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Inside a tokio runtime, which the engine's tasks then run on.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Engine {
-        Engine::with_gauge(backend, settings, None, lease::host_gauge)
+        Engine::with_gauge(backend, settings, Outside::default(), lease::host_gauge)
     }
 
-    /// The same, with packages for who asks for them.
-    pub fn with_packages(backend: Arc<dyn Backend>, settings: Settings, provisions: Provisions) -> Engine {
-        Engine::with_gauge(backend, settings, Some(provisions), lease::host_gauge)
+    /// The same, with what programs may get from outside.
+    pub fn with_outside(backend: Arc<dyn Backend>, settings: Settings, outside: Outside) -> Engine {
+        Engine::with_gauge(backend, settings, outside, lease::host_gauge)
     }
 
     /// With another word on the host's memory, for what is prepared to go by.
     pub(crate) fn with_gauge(
         backend: Arc<dyn Backend>,
         settings: Settings,
-        provisions: Option<Provisions>,
+        outside: Outside,
         gauge: impl FnOnce() -> lease::Gauge,
     ) -> Engine {
+        let Outside { provisions, calls } = outside;
         let stop = CancellationToken::new();
         let tasks = Tasks::new();
         let teardowns = Teardowns::new(tasks.clone());
@@ -90,8 +91,12 @@ impl Engine {
         if let Some(pool) = &settings.pool {
             let limits = limits::grant(&Wish::default(), &settings.ceiling);
             let waiting = Some(Language::Python).filter(|language| capabilities.languages.contains(language));
-            let usual =
-                limits.ok().filter(|_| waiting.is_some()).map(|limits| Spec { limits, waiting, ..Spec::default() });
+            // With tools a sandbox begins with their files, which are not known yet: what is prepared then goes by what is asked for.
+            let usual = limits.ok().filter(|_| waiting.is_some() && calls.is_none()).map(|limits| Spec {
+                limits,
+                waiting,
+                ..Spec::default()
+            });
             lessor.prepare(pool, usual.as_ref(), gauge(), &tasks, stop.clone());
         }
         let shared = Arc::new(Shared {
@@ -104,6 +109,7 @@ impl Engine {
             admission: Admission::new(settings.runs_max, settings.queue_max),
             outputs: Outputs::new(settings.kept_output_bytes_max),
             provisions,
+            calls,
             jobs: Jobs::default(),
             news,
             tasks,
@@ -124,7 +130,7 @@ impl Engine {
     /// Runs a program to its end. Dropping the call stops the program with all that it started; a throw-away sandbox
     /// goes with it, a created one stays.
     pub async fn run(&self, who: &Principal, request: RunRequest) -> Result<Run, EngineError> {
-        let flight = self.begin(who, request, None, None, Phase::default())?;
+        let flight = self.begin(who, request, None, None, Phase::default(), None)?;
         let attending = Attending::new(self.shared(), flight, Departure::default());
         attending.until_the_end().await.map(Arc::unwrap_or_clone)
     }
@@ -137,7 +143,7 @@ impl Engine {
         console: Console,
     ) -> Result<Run, EngineError> {
         let phase = console.phase.clone();
-        let flight = self.begin(who, request, Some(console), None, phase)?;
+        let flight = self.begin(who, request, Some(console), None, phase, None)?;
         let attending = Attending::new(self.shared(), flight, Departure::default());
         attending.until_the_end().await.map(Arc::unwrap_or_clone)
     }
@@ -154,7 +160,7 @@ impl Engine {
         let shared = self.shared();
         let stays = match attendance.stays {
             Stays::Away(away) => {
-                let flight = self.begin(who, request, None, Some(away), attendance.phase)?;
+                let flight = self.begin(who, request, None, Some(away), attendance.phase, attendance.occasion)?;
                 if let Err(refused) = shared.jobs.add(&flight) {
                     flight.cancel.cancel();
                     return Err(refused);
@@ -169,20 +175,19 @@ impl Engine {
         }
         let flight = match shared.jobs.adopt_soon(who, &request).await {
             Some(flight) => flight,
-            None => self.begin(who, request, None, None, attendance.phase)?,
+            None => self.begin(who, request, None, None, attendance.phase, attendance.occasion)?,
         };
         let mut attending = Attending::new(shared, flight, attendance.departure);
-        let waited = timeout(stays, attending.flight.finished()).await;
-        match waited {
-            Ok(finished) => {
+        match attending.stay(stays, attendance.leave.as_ref()).await {
+            Some(finished) => {
                 attending.is_answered();
                 Ok(Answer::Finished(finished?))
             }
             // With too many jobs there is no place to come back to, so it is waited for after all.
-            Err(_) if shared.jobs.add(&attending.flight).is_err() => {
+            None if shared.jobs.add(&attending.flight).is_err() => {
                 Ok(Answer::Finished(attending.until_the_end().await?))
             }
-            Err(_) => {
+            None => {
                 attending.is_answered();
                 match attending.flight.outcome() {
                     // It came to its end in the same moment.
@@ -190,6 +195,23 @@ impl Engine {
                     None => Ok(Answer::Job(jobs::view(&attending.flight, Some(0))?)),
                 }
             }
+        }
+    }
+
+    /// Comes back to a run that was left, and stays for its end as before. It is a job already, and is still one after a
+    /// caller that hangs up; one that cancels ends it.
+    pub async fn rejoin(&self, who: &Principal, id: &str, attendance: Attendance) -> Result<Answer, EngineError> {
+        let flight = self.shared().jobs.find(who, id)?;
+        let stays = match attendance.stays {
+            Stays::For(time) => time,
+            Stays::Away(_) => Duration::ZERO,
+        };
+        let mut attending = Attending::again(self.shared(), flight, attendance.departure);
+        let finished = attending.stay(stays, attendance.leave.as_ref()).await;
+        attending.is_answered();
+        match finished {
+            Some(finished) => Ok(Answer::Finished(finished?)),
+            None => Ok(Answer::Job(jobs::view(&attending.flight, Some(0))?)),
         }
     }
 
@@ -243,6 +265,7 @@ impl Engine {
         console: Option<Console>,
         away: Option<Away>,
         phase: Phase,
+        occasion: Option<u64>,
     ) -> Result<Arc<Flight>, EngineError> {
         let shared = self.shared();
         let entered = shared.enter()?;
@@ -268,7 +291,8 @@ impl Engine {
         if let Source::Cell { then, .. } = &mut program.source {
             *then = if used.is_some() { Then::More } else { Then::End };
         }
-        let (flight, mut controls) = Flight::new(RunId::random()?, who.clone(), request, sandbox, phase, cancel);
+        let (flight, mut controls) =
+            Flight::new(RunId::random()?, who.clone(), request, sandbox, phase, occasion, cancel);
         let watcher = console.map(|console| {
             controls.input = Some(console.input);
             console.output
@@ -300,7 +324,9 @@ impl Engine {
         let waiting = templates::kernel(&template.interpreters, &shared.interpreters, &shared.languages);
         let packages = [template.packages, request.wants.packages].concat();
         let shelf = self.furnish(who, &template.interpreters, packages).await?;
-        let (network, interpreters, layers) = (granted.network, template.interpreters, shelf.layers());
+        let files = shared.files(who).await;
+        let layers = [shelf.layers(), files.clone()].concat();
+        let (network, interpreters) = (granted.network, template.interpreters);
         let owner = shelf.owner(shared.provisions.as_ref());
         let spec = Spec { limits, env, network, interpreters, layers, owner, waiting, ..Spec::default() };
         let sandbox = tokio::select! {
@@ -308,7 +334,7 @@ impl Engine {
             () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
             opened = shared.lessor.open(&spec) => opened?,
         };
-        let arrival = Arrival { id, limits, idle: request.idle, sandbox, shelf, slot };
+        let arrival = Arrival { id, limits, idle: request.idle, sandbox, shelf, files, slot };
         let info = shared.sandboxes.add(who, arrival)?;
         self.answer_questions(who, &info.id);
         tracing::info!(sandbox = %info.id, owner = who.as_str(), "a sandbox was created");
@@ -361,7 +387,7 @@ impl Engine {
             let closing = used.named.closing.clone();
             tokio::select! {
                 () = closing.cancelled() => {}
-                () = questions::answer_all(used.sandbox(), shared.provisions.as_ref(), &used.named.shelf) => {}
+                () = questions::answer_all(used.sandbox(), &shared, &used.named.shelf, &used.named.desks) => {}
             }
         });
     }
@@ -483,12 +509,34 @@ struct Attending {
     flight: Arc<Flight>,
     departure: Departure,
     answered: bool,
+    /// Whether it is a job already, to which a caller came back.
+    again: bool,
 }
 
 impl Attending {
     fn new(shared: &Arc<Shared>, flight: Arc<Flight>, departure: Departure) -> Attending {
         shared.jobs.attend(&flight);
-        Attending { shared: shared.clone(), flight, departure, answered: false }
+        Attending { shared: shared.clone(), flight, departure, answered: false, again: false }
+    }
+
+    fn again(shared: &Arc<Shared>, flight: Arc<Flight>, departure: Departure) -> Attending {
+        Attending { shared: shared.clone(), flight, departure, answered: false, again: true }
+    }
+
+    /// The end of the run; `None` if that does not come in time, or the caller wants to leave before it.
+    async fn stay(&self, time: Duration, leave: Option<&CancellationToken>) -> Option<Result<Arc<Run>, EngineError>> {
+        let leaves = async {
+            match leave {
+                Some(leave) => leave.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            finished = self.flight.finished() => Some(finished),
+            () = leaves => None,
+            () = tokio::time::sleep(time) => None,
+        }
     }
 
     async fn until_the_end(mut self) -> Result<Arc<Run>, EngineError> {
@@ -505,6 +553,12 @@ impl Attending {
 impl Drop for Attending {
     fn drop(&mut self) {
         let shared = &self.shared;
+        if self.again {
+            if !self.answered && !self.departure.is_hang_up() {
+                self.flight.cancel.cancel();
+            }
+            return;
+        }
         if self.answered {
             shared.jobs.leave(&self.flight);
             return;

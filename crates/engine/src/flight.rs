@@ -31,6 +31,8 @@ pub(crate) struct Flight {
     pub(crate) begun: Instant,
     pub(crate) phase: Phase,
     pub(crate) cancel: CancellationToken,
+    /// As [`crate::Attendance::occasion`].
+    pub(crate) occasion: Option<u64>,
     log: Mutex<Log>,
     standing: Mutex<Standing>,
     signals: mpsc::UnboundedSender<i32>,
@@ -69,6 +71,7 @@ impl Flight {
         request: RunRequest,
         sandbox: Option<SandboxId>,
         phase: Phase,
+        occasion: Option<u64>,
         cancel: CancellationToken,
     ) -> (Arc<Flight>, Controls) {
         let (signals, signalled) = mpsc::unbounded_channel();
@@ -82,6 +85,7 @@ impl Flight {
             begun: Instant::now(),
             phase,
             cancel,
+            occasion,
             log: Mutex::new(Log::new(0)),
             standing: Mutex::default(),
             signals,

@@ -9,6 +9,7 @@ mod admission;
 mod carry;
 mod check;
 mod departure;
+mod desks;
 mod engine;
 mod error;
 mod flight;
@@ -42,7 +43,7 @@ pub use id::{Principal, RunId, SandboxId};
 pub use network::NetworkSettings;
 pub use news::{FileChanges, News, SandboxEvent, workspace_path};
 pub use phase::Phase;
-pub use provision::Provisions;
+pub use provision::{Outside, Provisions};
 pub use request::{
     Answer, Attendance, Away, Console, CreateRequest, Installation, JobAction, JobView, LeftFile, Lost, PoolInfo, Run,
     RunRequest, SandboxInfo, Stays, StdinThen, Wants,

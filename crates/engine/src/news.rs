@@ -95,7 +95,7 @@ mod tests {
     use belljar_testkit::fake::{Fake, Manners};
 
     use super::*;
-    use crate::{Attendance, Away, CreateRequest, Departure, Engine, Phase, RunRequest, Settings, Stays, Wants};
+    use crate::{Attendance, Away, CreateRequest, Engine, RunRequest, Settings, Stays, Wants};
 
     fn changed(paths: &[&str], more: bool) -> SandboxEvent {
         SandboxEvent::Changed(FileChanges { paths: paths.iter().map(|path| path.to_string()).collect(), more })
@@ -124,7 +124,7 @@ mod tests {
         engine.run(&who, request("write b.txt x\nwrite c.txt x\nwrite d.txt x")).await.unwrap();
         // A job, which nobody waits for, tells as well.
         let stays = Stays::Away(Away::KeepsSandbox);
-        let attendance = Attendance { stays, departure: Departure::default(), phase: Phase::default() };
+        let attendance = Attendance::new(stays);
         engine.attend(&who, request("write e.txt x"), attendance).await.unwrap();
         let mut told = Vec::new();
         for _ in 0..4 {

@@ -26,7 +26,8 @@ impl Phase {
         let _ = self.0.subscribe().changed().await;
     }
 
-    pub(crate) fn is(&self, words: &str) {
+    /// It is this from now on.
+    pub fn is(&self, words: &str) {
         self.0.send_if_modified(|now| {
             let differs = now != words;
             if differs {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belljar_core::{Language, Layer, LayerKind, Sandbox, Source};
+use belljar_core::{HostCalls, Language, Layer, PackageKind, Sandbox, Source};
 use belljar_packages::{Environment, InstallError, InstallErrorKind, Installed, Needs, Packages, Wanted};
 
 use crate::{EngineError, Installation, Phase, Principal, Wants, python, run};
@@ -42,6 +42,15 @@ impl From<EngineError> for NotProvided {
     }
 }
 
+/// What programs may get from outside their sandboxes.
+#[derive(Debug, Clone, Default)]
+pub struct Outside {
+    /// `None` where no packages are installed.
+    pub provisions: Option<Provisions>,
+    /// `None` where there are no tools to call.
+    pub calls: Option<Arc<dyn HostCalls>>,
+}
+
 /// Where packages come from, and whether a program's imports are looked at.
 #[derive(Debug, Clone)]
 pub struct Provisions {
@@ -63,8 +72,8 @@ impl Shelf {
         self.environments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of(&self, kind: LayerKind) -> Option<Arc<Environment>> {
-        self.environments().iter().find(|environment| environment.layer.kind == kind).cloned()
+    fn of(&self, kind: PackageKind) -> Option<Arc<Environment>> {
+        self.environments().iter().find(|environment| environment.kind == kind).cloned()
     }
 
     pub(crate) fn interpreters(&self) -> &[String] {
@@ -110,7 +119,7 @@ impl Shelf {
 
     fn put(&self, environment: Arc<Environment>) {
         let mut environments = self.environments();
-        environments.retain(|other| other.layer.kind != environment.layer.kind);
+        environments.retain(|other| other.kind != environment.kind);
         environments.push(environment);
     }
 }
@@ -246,7 +255,7 @@ fn wanted(source: &Source, needs: Needs, wants: &Wants, interpreters: &[String])
     };
     let own = kind_of(language);
     let mut all: Vec<Wanted> = Vec::new();
-    let mut of = |kind: LayerKind, add: &mut dyn FnMut(&mut Wanted)| {
+    let mut of = |kind: PackageKind, add: &mut dyn FnMut(&mut Wanted)| {
         if !all.iter().any(|wanted| wanted.kind == kind) {
             all.push(Wanted::new(kind, interpreters));
         }
@@ -255,10 +264,10 @@ fn wanted(source: &Source, needs: Needs, wants: &Wants, interpreters: &[String])
     for package in &wants.packages {
         let package = package.trim();
         match (package.strip_prefix(NPM), own) {
-            (Some(package), _) => of(LayerKind::Node, &mut |wanted| wanted.required.push(package.to_owned())),
+            (Some(package), _) => of(PackageKind::Node, &mut |wanted| wanted.required.push(package.to_owned())),
             (None, Some(kind)) => of(kind, &mut |wanted| wanted.required.push(package.to_owned())),
             (None, None) if language == Language::Shell => {
-                of(LayerKind::Python, &mut |wanted| wanted.required.push(package.to_owned()));
+                of(PackageKind::Python, &mut |wanted| wanted.required.push(package.to_owned()));
             }
             (None, None) => return Err(EngineError::NoPackagesFor { language }),
         }
@@ -272,10 +281,10 @@ fn wanted(source: &Source, needs: Needs, wants: &Wants, interpreters: &[String])
     Ok(all)
 }
 
-pub(crate) fn kind_of(language: Language) -> Option<LayerKind> {
+pub(crate) fn kind_of(language: Language) -> Option<PackageKind> {
     match language {
-        Language::Python => Some(LayerKind::Python),
-        Language::JavaScript | Language::TypeScript => Some(LayerKind::Node),
+        Language::Python => Some(PackageKind::Python),
+        Language::JavaScript | Language::TypeScript => Some(PackageKind::Node),
         Language::Shell | Language::Go | Language::Rust => None,
     }
 }
@@ -309,7 +318,7 @@ async fn local_modules(sandbox: &dyn Sandbox, source: &Source) -> Vec<String> {
         Source::Code { language, .. } | Source::Cell { language, .. } => *language,
         Source::Command(_) => return Vec::new(),
     };
-    let is_node = kind_of(language) == Some(LayerKind::Node);
+    let is_node = kind_of(language) == Some(PackageKind::Node);
     // Those with a scope are one level deeper.
     let (path, depth) = if is_node { (NODE_MODULES, 2) } else { (belljar_core::WORKSPACE, 1) };
     let listed = tokio::time::timeout(LOOK_MAX, sandbox.list(path, depth, LOCAL_MAX)).await;

@@ -1,19 +1,26 @@
-//! What programs in a sandbox ask of us while they run: today, packages.
+//! What programs in a sandbox ask of us while they run: packages, and the tools of other servers.
 //!
-//! A question is one object of JSON; its answer is lines of JSON, of which the last says how it went:
-//! `{"err": "text"}`, `{"out": "text"}`, `{"exit": 0}`. Whoever asks is code of the sandbox, and its words are checked as a
+//! A question is one object of JSON. The answer to one for packages is lines of JSON, of which the last says how it went:
+//! `{"err": "text"}`, `{"out": "text"}`, `{"exit": 0}`. What is asked of tools is for the program's desk to answer. Whoever asks is code of the sandbox, and its words are checked as a
 //! caller's are.
 
+use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 
 use belljar_core::wire::Part;
-use belljar_core::{Asked, LayerKind, Sandbox};
+use belljar_core::{Asked, PackageKind, Sandbox};
 use belljar_packages::Wanted;
+use futures::StreamExt as _;
+use futures::future::OptionFuture;
+use futures::stream::FuturesUnordered;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::desks::Desks;
 use crate::provision::{Provisions, Shelf};
+use crate::shared::Shared;
 use crate::{EngineError, Phase, check};
 
 /// Questions that wait while one is answered. Each changes the same sandbox, so they go one after the other.
@@ -22,6 +29,12 @@ const WAITING_MAX: usize = 16;
 #[derive(Debug, Deserialize)]
 struct Question {
     install: Option<Install>,
+    // Of these it matters here only that they are there.
+    call: Option<IgnoredAny>,
+    search: Option<IgnoredAny>,
+    describe: Option<IgnoredAny>,
+    list: Option<IgnoredAny>,
+    skills: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -41,46 +54,105 @@ enum Kind {
     Node,
 }
 
-/// Answers until the sandbox is gone. Dropping it leaves the last question without an answer.
-pub(crate) async fn answer_all(sandbox: &dyn Sandbox, provisions: Option<&Provisions>, shelf: &Shelf) {
-    let mut waiting: std::collections::VecDeque<(u32, Vec<u8>)> = std::collections::VecDeque::new();
+/// Answers until the sandbox is gone. Dropping it leaves the last questions without an answer.
+///
+/// Installing changes the sandbox, so that goes one after the other; calls are answered side by side.
+pub(crate) async fn answer_all(sandbox: &dyn Sandbox, shared: &Shared, shelf: &Shelf, desks: &Desks) {
+    let mut waiting: VecDeque<(u32, Install)> = VecDeque::new();
+    let mut installing = None;
+    let mut calling = FuturesUnordered::new();
+    let mut withdrawn: HashMap<u32, CancellationToken> = HashMap::new();
     loop {
-        let Some((id, body)) = waiting.pop_front() else {
-            match sandbox.asked().await {
-                Ok(Asked::Question { id, body }) => waiting.push_back((id, body)),
-                Ok(Asked::Withdrawn { .. }) => {}
-                Err(_) => return,
+        if installing.is_none()
+            && let Some((id, install)) = waiting.pop_front()
+        {
+            let given_up = withdrawn.entry(id).or_default().clone();
+            let install = answer(sandbox, id, install, shared.provisions.as_ref(), shelf, given_up);
+            installing = Some(Box::pin(async move {
+                install.await;
+                id
+            }));
+        }
+        tokio::select! {
+            Some(id) = OptionFuture::from(installing.as_mut()) => {
+                withdrawn.remove(&id);
+                installing = None;
             }
-            continue;
-        };
-        let withdrawn = CancellationToken::new();
-        let mut answering = pin!(answer(sandbox, id, &body, provisions, shelf, &withdrawn));
-        loop {
-            tokio::select! {
-                () = &mut answering => break,
-                asked = sandbox.asked() => match asked {
-                    Ok(Asked::Question { id, body }) if waiting.len() < WAITING_MAX => waiting.push_back((id, body)),
-                    Ok(Asked::Question { id, .. }) => say(sandbox, id, "too many questions at once; ask again later", 1),
-                    Ok(Asked::Withdrawn { id: gone }) if gone == id => withdrawn.cancel(),
-                    Ok(Asked::Withdrawn { id: gone }) => waiting.retain(|(id, _)| *id != gone),
-                    Err(_) => return,
+            Some(id) = calling.next() => {
+                withdrawn.remove(&id);
+            }
+            asked = sandbox.asked() => match asked {
+                Ok(Asked::Question { id, by, body }) => match read(&body) {
+                    Wish::Install(_) if waiting.len() >= WAITING_MAX => {
+                        say(sandbox, id, "too many questions at once; ask again later", 1);
+                    }
+                    Wish::Install(install) => waiting.push_back((id, install)),
+                    Wish::Unknown => say(sandbox, id, "this is no question that belljar knows", 2),
+                    Wish::Call => match desks.find(by) {
+                        Some(place) => {
+                            let given_up = withdrawn.entry(id).or_default().clone();
+                            calling.push(async move {
+                                tokio::select! {
+                                    biased;
+                                    () = given_up.cancelled() => {}
+                                    answer = place.ask(&body, sandbox) => match answer {
+                                        Some(answer) => sandbox.answer(id, answer, Part::Last),
+                                        None => refuse(sandbox, id, "Cancelled", OVER),
+                                    },
+                                }
+                                id
+                            });
+                        }
+                        None if shared.calls.is_none() => refuse(sandbox, id, "UnknownTool", NO_SERVERS),
+                        None => refuse(sandbox, id, "Cancelled", OVER),
+                    },
                 },
-            }
+                Ok(Asked::Withdrawn { id }) => {
+                    waiting.retain(|(other, _)| *other != id);
+                    if let Some(given_up) = withdrawn.get(&id) {
+                        given_up.cancel();
+                    }
+                }
+                Err(_) => return,
+            },
         }
     }
+}
+
+const OVER: &str = "the run that this process belongs to has ended, and calls are made within a run; start it again in a run of its own";
+const NO_SERVERS: &str = "no MCP servers are configured here; the operator can name some with --mcp-config FILE";
+
+/// What a question wants.
+enum Wish {
+    Install(Install),
+    /// Something of the tools; the desk knows more.
+    Call,
+    Unknown,
+}
+
+fn read(body: &[u8]) -> Wish {
+    match serde_json::from_slice(body) {
+        Ok(Question { install: Some(install), .. }) => Wish::Install(install),
+        Ok(Question { call: None, search: None, describe: None, list: None, skills: None, .. }) | Err(_) => {
+            Wish::Unknown
+        }
+        Ok(_) => Wish::Call,
+    }
+}
+
+/// An error as programs catch it.
+fn refuse(sandbox: &dyn Sandbox, id: u32, kind: &str, message: &str) {
+    line(sandbox, id, &json!({"error": {"type": kind, "message": message, "retryable": false}}), Part::Last);
 }
 
 async fn answer(
     sandbox: &dyn Sandbox,
     id: u32,
-    body: &[u8],
+    install: Install,
     provisions: Option<&Provisions>,
     shelf: &Shelf,
-    withdrawn: &CancellationToken,
+    withdrawn: CancellationToken,
 ) {
-    let Ok(Question { install: Some(install) }) = serde_json::from_slice(body) else {
-        return say(sandbox, id, "this is no question that belljar knows", 2);
-    };
     let Some(provisions) = provisions else {
         return say(sandbox, id, &EngineError::NoPackages.to_string(), 1);
     };
@@ -92,8 +164,8 @@ async fn answer(
         return say(sandbox, id, &refused.to_string(), 2);
     }
     let kind = match install.kind {
-        Kind::Python => LayerKind::Python,
-        Kind::Node => LayerKind::Node,
+        Kind::Python => PackageKind::Python,
+        Kind::Node => PackageKind::Node,
     };
     let wanted = Wanted { required: install.requirements, ..Wanted::new(kind, &[]) };
     let phase = Phase::default();

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Changes, Isolation, Language, Limits, Program, Report, Stream};
+use belljar_core::{Calls, Changes, Isolation, Language, Limits, Program, Report, Stream};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::departure::Departure;
 use crate::phase::Phase;
@@ -83,6 +84,18 @@ pub struct Attendance {
     pub departure: Departure,
     /// Where it is told what the run is at.
     pub phase: Phase,
+    /// By which the caller is asked when a person has to decide on a call of the program's.
+    pub occasion: Option<u64>,
+    /// Once cancelled, the caller stays no longer: the run goes on as a job at once.
+    pub leave: Option<CancellationToken>,
+}
+
+impl Attendance {
+    /// Of a caller that nobody can be asked by.
+    pub fn new(stays: Stays) -> Attendance {
+        let (departure, phase) = (Departure::default(), Phase::default());
+        Attendance { stays, departure, phase, occasion: None, leave: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +159,8 @@ pub struct Run {
     pub installed: Option<Installation>,
     /// Hosts that its sandbox asked for meanwhile and was not given, as `host:port`.
     pub refused: Vec<String>,
+    /// What it called of other servers' tools.
+    pub calls: Calls,
 }
 
 /// Packages that a run got, apart from its own time.
@@ -165,7 +180,8 @@ impl Run {
     pub(crate) fn bytes(&self) -> usize {
         let left: usize = self.left.iter().map(|file| file.path.len() + file.bytes.len()).sum();
         let changed: usize = self.changes.entries.iter().map(|entry| entry.path.len() + 64).sum();
-        self.report.stdout.len() + self.report.stderr.len() + self.rich.bytes() + left + changed
+        let called: usize = self.calls.made.iter().map(|made| made.tool.len() + made.outcome.len() + 64).sum();
+        self.report.stdout.len() + self.report.stderr.len() + self.rich.bytes() + left + changed + called
     }
 }
 

@@ -12,6 +12,7 @@
 //!
 //! Not here: whose turn it is, and what becomes of the sandbox; [`Outcome::reach`] says what is known of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
@@ -24,6 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::EngineError;
+use crate::desks::{Desks, Place};
 use crate::flight::{Controls, Flight};
 use crate::log::Kept;
 use crate::rich::Told;
@@ -123,22 +125,35 @@ impl Order {
     }
 }
 
+/// Where the program runs, and where its calls are answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) sandbox: &'a dyn Sandbox,
+    pub(crate) limits: &'a Limits,
+    pub(crate) desks: &'a Desks,
+    /// `None` where there is nothing to call.
+    pub(crate) place: Option<&'a Arc<Place>>,
+}
+
 /// Runs `program` to its end. Must not be dropped before that in a sandbox that is used again: drop the callers'
 /// side, give the order, and let this come to its end.
 pub(crate) async fn run(
-    sandbox: &dyn Sandbox,
+    at: At<'_>,
     program: Program,
-    limits: &Limits,
     flight: &Flight,
     controls: Controls,
     watcher: Option<mpsc::UnboundedSender<(Stream, Vec<u8>)>>,
     orders: &Orders,
 ) -> Result<Outcome, NotStarted> {
+    let At { sandbox, limits, .. } = at;
     let wall = program.wall;
     let cwd = program.cwd.clone();
     let manner = Manner::of(&program.source);
     let mut running = start(sandbox, program, orders).await?;
     let started = Instant::now();
+    let _seated = at.desks.seat(running.number(), at.place);
+    // When its time is over, what it waited for others aside.
+    let ends = || started + wall + at.place.map(|place| place.clock.total()).unwrap_or_default();
     flight.log().limit(limits.output_bytes);
     let (mut told, mut changes) = (Told::default(), Changes::default());
     let Controls { mut signals, input } = controls;
@@ -157,6 +172,10 @@ pub(crate) async fn run(
             biased;
             order = orders.given(), if stopped.is_none() => order.ending(),
             () = &mut alarm => match phase {
+                Phase::Running if ends() > Instant::now() => {
+                    alarm.as_mut().reset(ends());
+                    continue;
+                }
                 Phase::Running => Ending::Stopped { limit: Limit::Wall },
                 Phase::Interrupted => {
                     running.stop();

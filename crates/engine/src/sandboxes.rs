@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belljar_core::{Isolation, Limits, Sandbox, State};
+use belljar_core::{Isolation, Layer, Limits, Sandbox, State};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::seats;
+use crate::desks::Desks;
 use crate::kernels::Kernels;
 use crate::news::{Newsroom, SandboxEvent};
 use crate::provision::Shelf;
@@ -70,6 +71,9 @@ pub(crate) struct Named {
     pub(crate) seats: Arc<Semaphore>,
     pub(crate) kernels: Kernels,
     pub(crate) shelf: Shelf,
+    pub(crate) desks: Desks,
+    /// What it sees of the tools that it can call.
+    pub(crate) files: tokio::sync::Mutex<Vec<Layer>>,
     pub(crate) closing: CancellationToken,
     place: Arc<RwLock<Option<Place>>>,
     activity: Mutex<Activity>,
@@ -84,6 +88,7 @@ pub(crate) struct Arrival {
     pub(crate) idle: Option<Duration>,
     pub(crate) sandbox: Box<dyn Sandbox>,
     pub(crate) shelf: Shelf,
+    pub(crate) files: Vec<Layer>,
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
@@ -183,7 +188,7 @@ impl Sandboxes {
     }
 
     pub(crate) fn add(&self, owner: &Principal, arrival: Arrival) -> Result<SandboxInfo, EngineError> {
-        let Arrival { id, limits, idle, sandbox, shelf, slot } = arrival;
+        let Arrival { id, limits, idle, sandbox, shelf, files, slot } = arrival;
         let now = Instant::now();
         let named = Arc::new(Named {
             id,
@@ -195,6 +200,8 @@ impl Sandboxes {
             seats: seats(self.runs_per_sandbox_max),
             kernels: Kernels::default(),
             shelf,
+            desks: Desks::default(),
+            files: tokio::sync::Mutex::new(files),
             closing: CancellationToken::new(),
             place: Arc::new(RwLock::new(Some(Place { sandbox, slot }))),
             activity: Mutex::new(Activity { users: 0, last: now }),

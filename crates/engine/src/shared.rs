@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Language, Later};
+use belljar_core::{HostCalls, Language, Later, Layer};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -16,7 +16,7 @@ use crate::news::Newsroom;
 use crate::outputs::Outputs;
 use crate::sandboxes::{InUse, Sandboxes};
 use crate::teardown::Tasks;
-use crate::{EngineError, Provisions, Settings, Template, run};
+use crate::{EngineError, Principal, Provisions, Settings, Template, run};
 
 /// A file operation moves at most some megabytes within memory; a guest that takes longer is starved or stuck.
 const FILE_MAX: Duration = Duration::from_secs(30);
@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) templates: Vec<Template>,
     /// `None` where no packages are installed.
     pub(crate) provisions: Option<Provisions>,
+    /// `None` where there are no tools to call.
+    pub(crate) calls: Option<Arc<dyn HostCalls>>,
     pub(crate) news: Newsroom,
     pub(crate) stop: CancellationToken,
 }
@@ -54,6 +56,14 @@ impl Shared {
             let available = self.templates.iter().map(|template| template.name.clone()).collect();
             EngineError::UnknownTemplate { name: name.chars().take(40).collect(), available }
         })
+    }
+
+    /// What a sandbox of this owner's is to see of the tools that it can call.
+    pub(crate) async fn files(&self, who: &Principal) -> Vec<Layer> {
+        match &self.calls {
+            Some(calls) => calls.layers(who.as_str()).await,
+            None => Vec::new(),
+        }
     }
 
     /// Counted before the look at `stop`, while a shutdown sets that before it counts: one of the two sees the other.

@@ -98,7 +98,7 @@ impl Agent {
             }
             self.processes.drain(&mut self.stream)?;
             self.files.advance(&mut self.stream)?;
-            self.asks.advance(&wake.calls, &mut self.stream)?;
+            self.asks.advance(&wake.calls, &mut self.processes, &mut self.stream)?;
             self.watch_memory();
         }
     }

@@ -1,4 +1,5 @@
-//! What programs ask of those outside: one connection to a socket of ours is one question.
+//! What programs ask of those outside: one connection to a socket of ours is one question, or one after the other where a
+//! line begins with a space.
 //!
 //! ```text
 //! program ── a line ──▶ Asked ──▶ host ──▶ Answer, in parts ──▶ program, until we hang up
@@ -21,7 +22,9 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, send, socket_with,
 };
 
+use crate::processes::Processes;
 use crate::stream::{Gone, Stream};
+use crate::sys;
 
 /// From the connection to the end of its line.
 const LINE_TIME: Duration = Duration::from_secs(10);
@@ -50,16 +53,21 @@ pub(crate) struct Asks {
 struct Connection {
     id: u32,
     socket: OwnedFd,
+    /// When its line, or the wait for it, began.
     since: Instant,
     stage: Stage,
+    /// Whether it is kept for another question.
+    stays: bool,
+    /// Whether anything of the answer was sent: hanging up is the only way to tell of an empty one.
+    is_heard: bool,
 }
 
 #[derive(Debug)]
 enum Stage {
     /// The line comes in.
     Reading { line: Vec<u8> },
-    /// It goes out to the host.
-    Passing { line: Vec<u8>, passed: usize },
+    /// It goes out to the host, with the program or cell that it is of.
+    Passing { line: Vec<u8>, passed: usize, by: Option<u32> },
     /// The answer comes, and goes to the program.
     Answering { waiting: Vec<u8>, is_whole: bool },
 }
@@ -68,6 +76,8 @@ enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Stands,
+    /// It was answered, and waits for its next line.
+    Again,
     /// Nobody is left, or nobody who keeps to the rules.
     Over,
 }
@@ -109,7 +119,8 @@ impl Asks {
 
     fn open_listener(&self) -> Option<&OwnedFd> {
         let rests = self.rests_until.is_some_and(|until| Instant::now() < until);
-        self.listener.as_ref().filter(|_| self.connections.len() < QUESTIONS_MAX && !rests)
+        let has_room = self.connections.len() < QUESTIONS_MAX || self.connections.iter().any(Connection::is_idle);
+        self.listener.as_ref().filter(|_| has_room && !rests)
     }
 
     /// How long nothing has to be done here if nobody comes.
@@ -120,15 +131,26 @@ impl Asks {
         lines.chain(self.rests_until).map(|until| until.saturating_duration_since(now)).min()
     }
 
-    pub(crate) fn advance(&mut self, calls: &Calls, stream: &mut Stream) -> Result<(), Gone> {
+    /// `processes` tell whose a question is.
+    pub(crate) fn advance(
+        &mut self,
+        calls: &Calls,
+        processes: &mut Processes,
+        stream: &mut Stream,
+    ) -> Result<(), Gone> {
         self.rests_until.take_if(|until| Instant::now() >= *until);
         let mut failed = None;
+        let next_id = &mut self.next_id;
         self.connections.retain_mut(|connection| {
             // Some may have gone since the poll.
             let events = calls.events.iter().find(|(id, _)| *id == connection.id);
             let events = events.map_or(PollFlags::empty(), |(_, events)| *events);
             match connection.advance(events, stream) {
                 Ok(Fate::Stands) => true,
+                Ok(Fate::Again) => {
+                    connection.begin_again(next_id);
+                    true
+                }
                 Ok(Fate::Over) => {
                     failed = failed.or(connection.withdraw(stream).err());
                     false
@@ -145,16 +167,30 @@ impl Asks {
         if calls.knocked {
             self.let_in();
         }
-        self.pass_on(stream)
+        self.pass_on(processes, stream)
     }
 
     fn let_in(&mut self) {
         let Some(listener) = &self.listener else { return };
+        // Whoever has an idle one comes again. One that was idle at the poll may have its next line by now: then who knocks waits.
+        let is_full = self.connections.len() >= QUESTIONS_MAX;
+        let idle = self.connections.iter().position(Connection::is_idle).filter(|_| is_full);
+        if is_full && idle.is_none() {
+            return;
+        }
         match accept_with(listener, FLAGS) {
             Ok(socket) => {
+                if let Some(idle) = idle {
+                    self.connections.remove(idle);
+                }
                 let stage = Stage::Reading { line: Vec::new() };
-                self.connections.push(Connection { id: self.next_id, socket, since: Instant::now(), stage });
-                self.next_id = self.next_id.wrapping_add(1) | ASKED_FIRST;
+                let id = number(&mut self.next_id);
+                let mut connection =
+                    Connection { id, socket, since: Instant::now(), stage, stays: false, is_heard: false };
+                // Most have sent their line by then, which saves a turn of the loop.
+                if connection.read() == Fate::Stands {
+                    self.connections.push(connection);
+                }
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(_) => self.rests_until = Some(Instant::now() + REST),
@@ -162,7 +198,7 @@ impl Asks {
     }
 
     /// Lines go one after the other, as far as there is room: one that has begun first.
-    fn pass_on(&mut self, stream: &mut Stream) -> Result<(), Gone> {
+    fn pass_on(&mut self, processes: &mut Processes, stream: &mut Stream) -> Result<(), Gone> {
         let begun = |connection: &Connection| matches!(connection.stage, Stage::Passing { passed: 1.., .. });
         let waits = |connection: &Connection| matches!(connection.stage, Stage::Passing { .. });
         while stream.has_room()
@@ -170,10 +206,14 @@ impl Asks {
                 self.connections.iter().position(begun).or_else(|| self.connections.iter().position(waits))
         {
             let connection = &mut self.connections[index];
-            if let Stage::Passing { line, passed } = &mut connection.stage {
+            if let Stage::Passing { line, passed, by } = &mut connection.stage {
+                if *passed == 0 {
+                    *by = sys::peer(&connection.socket).and_then(|pid| processes.owner_of(pid));
+                }
                 let end = line.len().min(*passed + CHUNK_MAX);
                 let part = if end == line.len() { Part::Last } else { Part::MoreComes };
-                stream.send(&FromGuest::Asked { id: connection.id, bytes: line[*passed..end].to_vec(), part })?;
+                let bytes = line[*passed..end].to_vec();
+                stream.send(&FromGuest::Asked { id: connection.id, by: *by, bytes, part })?;
                 *passed = end;
                 if part == Part::Last {
                     connection.stage = Stage::Answering { waiting: Vec::new(), is_whole: false };
@@ -195,17 +235,27 @@ impl Asks {
         }
         waiting.extend_from_slice(bytes);
         *is_whole = part == Part::Last;
-        if connection.hand_over(stream)? == Fate::Over {
-            let connection = self.connections.remove(index);
-            connection.withdraw(stream)?;
+        match connection.hand_over(stream)? {
+            Fate::Stands => Ok(()),
+            Fate::Again => {
+                connection.begin_again(&mut self.next_id);
+                Ok(())
+            }
+            Fate::Over => self.connections.remove(index).withdraw(stream),
         }
-        Ok(())
     }
 
     /// Whether there is room for a line that waits: it is then passed on without anybody calling.
     pub(crate) fn are_passing(&self) -> bool {
         self.connections.iter().any(|connection| matches!(connection.stage, Stage::Passing { .. }))
     }
+}
+
+/// Each question has a number of its own.
+fn number(next: &mut u32) -> u32 {
+    let id = *next;
+    *next = next.wrapping_add(1) | ASKED_FIRST;
+    id
 }
 
 /// What was asked of a poll.
@@ -224,6 +274,18 @@ impl Interests {
 }
 
 impl Connection {
+    /// Whether nobody waits for anything of it.
+    fn is_idle(&self) -> bool {
+        self.stays && matches!(&self.stage, Stage::Reading { line } if line.is_empty())
+    }
+
+    fn begin_again(&mut self, next_id: &mut u32) {
+        self.id = number(next_id);
+        self.since = Instant::now();
+        self.stage = Stage::Reading { line: Vec::new() };
+        self.is_heard = false;
+    }
+
     fn advance(&mut self, events: PollFlags, stream: &mut Stream) -> Result<Fate, Gone> {
         if let Stage::Reading { .. } = &self.stage {
             return Ok(if events.is_empty() { self.fate_of_line() } else { self.read() });
@@ -254,7 +316,8 @@ impl Connection {
                 return Fate::Over;
             }
             let line = std::mem::take(line);
-            self.stage = Stage::Passing { line, passed: 0 };
+            self.stays = line.first() == Some(&b' ');
+            self.stage = Stage::Passing { line, passed: 0, by: None };
             return Fate::Stands;
         }
         if line.len() > QUESTION_MAX { Fate::Over } else { self.fate_of_line() }
@@ -277,8 +340,9 @@ impl Connection {
             }
         }
         waiting.drain(..taken);
-        if *is_whole && waiting.is_empty() {
-            fate = Fate::Over;
+        self.is_heard |= taken > 0;
+        if *is_whole && waiting.is_empty() && fate == Fate::Stands {
+            fate = if self.stays && self.is_heard { Fate::Again } else { Fate::Over };
         }
         if taken > 0 && fate == Fate::Stands && !*is_whole {
             stream.send(&FromGuest::Taken { id: self.id, bytes: taken as u32 })?;

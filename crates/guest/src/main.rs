@@ -12,6 +12,7 @@
 mod agent;
 mod ask;
 mod asks;
+mod calls;
 mod cells;
 mod changes;
 mod files;
@@ -48,12 +49,13 @@ pub unsafe extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -
 }
 
 /// The same executable has more uses, told by its name: a zygote is started by it, what a zygote has forked into a sandbox
-/// gets its runner from it, and it is what programs of the sandbox find as pip.
+/// gets its runner from it, and it is what programs of the sandbox find as pip and as tools.
 fn become_what_is_asked(arguments: &[CString]) -> i32 {
     match arguments {
         [name, kernel] if name.as_bytes() == RUNNER_NAME.as_bytes() => runner::run_forked(kernel),
         [name, interpreter] if name.as_bytes() == ZYGOTE_NAME.as_bytes() => zygote::start(interpreter),
         [name, words @ ..] if let Some(tool) = Tool::called(name) => ask::main(tool, words),
+        [name, words @ ..] if calls::is_called(name) => calls::main(words),
         _ => agent::main(),
     }
 }

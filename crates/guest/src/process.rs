@@ -11,6 +11,7 @@ use belljar_core::wire::{CHUNK_MAX, FromGuest, INPUT_WINDOW};
 use belljar_core::{Exit, FileError, Stream as Output, Usage};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
@@ -93,6 +94,10 @@ impl Process {
         let (stdout, stdout_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
         let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
         let (word, word_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+        // By /dev/stdout a program could open the other end too: it would wait there for its own output, and take it from us.
+        for end in [&stdout_end, &stderr_end] {
+            rustix::fs::fchmod(end, Mode::WUSR).map_err(failed)?;
+        }
         for ours in [&stdout, &stderr] {
             // Not a flag of `pipe_with`: that would make the program's end non-blocking too, which none expects.
             rustix::io::ioctl_fionbio(ours, true).map_err(failed)?;
@@ -162,7 +167,9 @@ impl Process {
 
     /// Its own number, that of its process group too, while its runner lives.
     pub(crate) fn program(&mut self) -> Option<Pid> {
-        self.word.hear();
+        if self.word.program.is_none() {
+            self.word.hear();
+        }
         self.word.program.filter(|_| self.runner().is_some())
     }
 

@@ -169,6 +169,25 @@ impl Processes {
         self.programs.iter().any(|program| program.id() == id) || self.kernels.iter().any(|kernel| kernel.has_cell(id))
     }
 
+    /// The program or cell that a process belongs to: itself, or by its ancestors. `None` for what has outlived the cell
+    /// that left it.
+    pub(crate) fn owner_of(&mut self, pid: Pid) -> Option<u32> {
+        self.owner_by(|process| process.program() == Some(pid)).or_else(|| {
+            // Its runner, since that is the reaper of all that is below it.
+            let runner = tree::topmost(pid)?;
+            self.owner_by(|process| process.runner() == Some(runner))
+        })?
+    }
+
+    /// The outer one says whether it was found.
+    fn owner_by(&mut self, mut is_it: impl FnMut(&mut Process) -> bool) -> Option<Option<u32>> {
+        let kernels = self.kernels.iter_mut();
+        let kernel = kernels.filter_map(|kernel| is_it(kernel.process_mut()).then(|| kernel.running_cell())).next();
+        let programs = self.programs.iter_mut();
+        kernel
+            .or_else(|| programs.filter_map(|program| is_it(program.process_mut()).then(|| Some(program.id()))).next())
+    }
+
     fn program_mut(&mut self, id: u32) -> Option<&mut Program> {
         self.programs.iter_mut().find(|program| program.id() == id)
     }

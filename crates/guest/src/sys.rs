@@ -215,6 +215,20 @@ pub(crate) fn signal_group(group: Pid, signal: c_int) {
     }
 }
 
+/// The process that connected the other end of a socket, by its number here.
+///
+/// Not rustix's, whose number cannot be the 0 that the kernel has for a process of elsewhere.
+pub(crate) fn peer(socket: &OwnedFd) -> Option<Pid> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the pointers are to live memory, and the length is that of what the first points to.
+    let failed = unsafe {
+        let into = (&raw mut credentials).cast::<c_void>();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut length)
+    };
+    if failed == 0 { Pid::from_raw(credentials.pid.max(0)) } else { None }
+}
+
 /// The clock that file systems stamp with, since 1970. It goes in ticks.
 pub(crate) fn file_clock() -> Duration {
     Clock(libc::CLOCK_REALTIME_COARSE).read().unwrap_or_default()

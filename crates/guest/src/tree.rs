@@ -14,6 +14,9 @@ use crate::sys;
 /// still after three or four. What outlives them is met again at the next look.
 const ROUNDS_MAX: usize = 16;
 
+/// From a process up to its runner. What is further down is nobody's.
+const STEPS_MAX: usize = 64;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strays {
     None,
@@ -44,6 +47,26 @@ pub(crate) fn are_alone(known: &[Pid]) -> bool {
         }
     });
     looked.is_ok() && others == 0
+}
+
+/// The child of process 1 that a process is, or is below of. `None` if it is gone, or too far down.
+pub(crate) fn topmost(pid: Pid) -> Option<Pid> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = rustix::fs::open(c"/proc", flags, Mode::empty()).ok()?;
+    let mut text = Vec::with_capacity(1024);
+    let first = pid.as_raw_nonzero().get();
+    let mut at = first;
+    for _ in 0..STEPS_MAX {
+        let seen = read_small(&proc, at, "stat", &mut text).then(|| seen_in_stat(at, &text)).flatten();
+        match seen {
+            Some(Seen { parent: 1, .. }) => return Pid::from_raw(at),
+            Some(Seen { parent, .. }) if parent > 1 => at = parent,
+            // An ancestor that ended meanwhile: whoever was below it has another parent now.
+            None if at != first => at = first,
+            Some(_) | None => return None,
+        }
+    }
+    None
 }
 
 fn end(quarry: Quarry<'_>) -> Strays {

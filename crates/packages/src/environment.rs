@@ -5,7 +5,7 @@ use std::fs::{File, FileTimes};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use belljar_core::{Layer, LayerKind};
+use belljar_core::{Layer, PackageKind};
 
 use crate::names::normal;
 use crate::store::{Record, seconds};
@@ -14,6 +14,7 @@ use crate::store::{Record, seconds};
 #[derive(Debug)]
 pub struct Environment {
     pub layer: Layer,
+    pub kind: PackageKind,
     /// Names and versions, in order.
     pub packages: Vec<(String, String)>,
     /// The names alone, in the one spelling that they are compared by.
@@ -35,21 +36,21 @@ const TOUCH_SECONDS: u64 = 60;
 
 impl Environment {
     pub(crate) fn new(layer: Layer, record: Record, held: File) -> Environment {
-        let Record { packages, modules, bytes, requirements, left_out, .. } = record;
-        let named = |(name, _): &(String, String)| match layer.kind {
-            LayerKind::Python => normal(name),
-            LayerKind::Node => name.clone(),
+        let Record { kind, packages, modules, bytes, requirements, left_out, .. } = record;
+        let named = |(name, _): &(String, String)| match kind {
+            PackageKind::Python => normal(name),
+            PackageKind::Node => name.clone(),
         };
         let names = packages.iter().map(named).collect();
         let touched = AtomicU64::new(0);
-        Environment { layer, packages, names, modules, bytes, requirements, left_out, held, touched }
+        Environment { layer, kind, packages, names, modules, bytes, requirements, left_out, held, touched }
     }
 
     /// Whether a distribution or npm package of this name is in it.
     pub fn has(&self, package: &str) -> bool {
-        match self.layer.kind {
-            LayerKind::Python => self.names.contains(&normal(package)),
-            LayerKind::Node => self.names.contains(package),
+        match self.kind {
+            PackageKind::Python => self.names.contains(&normal(package)),
+            PackageKind::Node => self.names.contains(package),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use belljar_core::{Backend, Language, LayerKind};
+use belljar_core::{Backend, Language, PackageKind};
 use tokio::sync::Semaphore;
 
 use crate::attended::Attended;
@@ -112,15 +112,15 @@ impl Packages {
 
     /// Learns what [`Packages::base`] has to know of the interpreter, if there is any layer that it could be.
     pub async fn look_for_base(&self, interpreters: &[String]) {
-        if self.interpreters.known(LayerKind::Python, interpreters).is_none() && self.store.has_layers() {
+        if self.interpreters.known(PackageKind::Python, interpreters).is_none() && self.store.has_layers() {
             // Where it cannot be learned there is no base either.
-            let _ = self.facts(LayerKind::Python, interpreters).await;
+            let _ = self.facts(PackageKind::Python, interpreters).await;
         }
     }
 
     /// The base scientific environment, if it was built for this Python, and it is known which that is.
     pub fn base(&self, interpreters: &[String]) -> Option<Arc<Environment>> {
-        let facts = self.interpreters.known(LayerKind::Python, interpreters)?;
+        let facts = self.interpreters.known(PackageKind::Python, interpreters)?;
         self.find(&base_key(&facts), Freshness::Any)?.environment
     }
 
@@ -131,13 +131,13 @@ impl Packages {
         progress: impl Fn(Progress) + Send + Sync,
     ) -> Result<Installed, InstallError> {
         let started = Instant::now();
-        let facts = self.facts(LayerKind::Python, interpreters).await?;
+        let facts = self.facts(PackageKind::Python, interpreters).await?;
         if facts.minor() < Some(base::PYTHON_MIN) {
             let words = format!("the base packages are for Python 3.10 and later, and this is {}", facts.version);
             return Err(InstallError::new(InstallErrorKind::Unavailable, words));
         }
         let order = Order {
-            kind: LayerKind::Python,
+            kind: PackageKind::Python,
             interpreters: interpreters.to_vec(),
             owner: String::new(),
             key: base_key(&facts),
@@ -153,7 +153,7 @@ impl Packages {
         &self.settings.registries
     }
 
-    async fn facts(&self, kind: LayerKind, interpreters: &[String]) -> Result<Arc<Facts>, InstallError> {
+    async fn facts(&self, kind: PackageKind, interpreters: &[String]) -> Result<Arc<Facts>, InstallError> {
         if !self.backend.capabilities().layers {
             let words = format!("the backend {} has no place for packages", self.backend.name());
             return Err(InstallError::new(InstallErrorKind::Unavailable, words));
@@ -164,17 +164,17 @@ impl Packages {
     /// What is there already and has all of it: what it is on top of, or the base environment.
     fn satisfied(&self, wanted: &Wanted, facts: &Facts) -> Option<Arc<Environment>> {
         let base = || match wanted.kind {
-            LayerKind::Python => self.find(&base_key(facts), Freshness::Any)?.environment,
-            LayerKind::Node => None,
+            PackageKind::Python => self.find(&base_key(facts), Freshness::Any)?.environment,
+            PackageKind::Node => None,
         };
         let there = wanted.on_top_of.clone().or_else(base)?;
         // Anything but a bare name is for a resolver to judge, unless it has.
         let has = |requirement: &String| match wanted.kind {
-            LayerKind::Python => {
+            PackageKind::Python => {
                 there.was_asked_for(requirement)
                     || names::of_requirement(requirement) == names::normal(requirement) && there.has(requirement)
             }
-            LayerKind::Node => there.was_asked_for(requirement) || there.has(requirement),
+            PackageKind::Node => there.was_asked_for(requirement) || there.has(requirement),
         };
         wanted.required.iter().chain(&wanted.inferred).all(has).then_some(there)
     }
@@ -254,7 +254,7 @@ impl Packages {
     }
 
     /// Offline is told at once, and not after every attempt of every tool.
-    async fn check_reachable(&self, kind: LayerKind) -> Result<(), InstallError> {
+    async fn check_reachable(&self, kind: PackageKind) -> Result<(), InstallError> {
         let Some(host) = self.settings.registries.host_of(kind) else { return Ok(()) };
         if (self.settings.reachable)(host.clone()).await {
             return Ok(());
@@ -343,10 +343,10 @@ fn base_key(facts: &Facts) -> String {
     Key::new("base").with(&facts.made_for).with(&LOCK).finish()
 }
 
-fn kind_of(language: Language) -> Option<LayerKind> {
+fn kind_of(language: Language) -> Option<PackageKind> {
     match language {
-        Language::Python => Some(LayerKind::Python),
-        Language::JavaScript | Language::TypeScript => Some(LayerKind::Node),
+        Language::Python => Some(PackageKind::Python),
+        Language::JavaScript | Language::TypeScript => Some(PackageKind::Node),
         Language::Shell | Language::Go | Language::Rust => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::LayerKind;
+use belljar_core::PackageKind;
 
 use crate::{Environment, InstallError, InstallErrorKind, names};
 
@@ -29,7 +29,7 @@ impl Needs {
 /// An environment to find or to build.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    pub kind: LayerKind,
+    pub kind: PackageKind,
     /// As in [`belljar_core::Spec::interpreters`].
     pub interpreters: Vec<String>,
     /// As pip and npm write them: `pandas>=2`, `lodash@4`.
@@ -42,7 +42,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    pub fn new(kind: LayerKind, interpreters: &[String]) -> Wanted {
+    pub fn new(kind: PackageKind, interpreters: &[String]) -> Wanted {
         Wanted {
             kind,
             interpreters: interpreters.to_vec(),
@@ -100,25 +100,25 @@ pub(crate) fn checked(mut wanted: Wanted) -> Result<Wanted, InstallError> {
         let first = text
             .chars()
             .next()
-            .is_some_and(|first| first.is_ascii_alphanumeric() || (first == '@' && wanted.kind == LayerKind::Node));
+            .is_some_and(|first| first.is_ascii_alphanumeric() || (first == '@' && wanted.kind == PackageKind::Node));
         if !first || text.len() > REQUIREMENT_MAX || text.chars().any(char::is_control) {
             let shown = text.chars().filter(|c| !c.is_control()).take(80).collect::<String>();
             let example = match wanted.kind {
-                LayerKind::Python => "pandas or pandas>=2",
-                LayerKind::Node => "lodash or lodash@4",
+                PackageKind::Python => "pandas or pandas>=2",
+                PackageKind::Node => "lodash or lodash@4",
             };
             return Err(bad(format!("{shown:?} is no package; write it as {example}")));
         }
         *requirement = match wanted.kind {
-            LayerKind::Python if names::of_requirement(text) == names::normal(text) => names::normal(text),
-            LayerKind::Python | LayerKind::Node => text.to_owned(),
+            PackageKind::Python if names::of_requirement(text) == names::normal(text) => names::normal(text),
+            PackageKind::Python | PackageKind::Node => text.to_owned(),
         };
     }
     for list in [&mut wanted.required, &mut wanted.inferred] {
         list.sort();
         list.dedup();
     }
-    if wanted.kind == LayerKind::Python {
+    if wanted.kind == PackageKind::Python {
         let required = wanted.required.iter().map(|one| names::of_requirement(one)).collect::<Vec<_>>();
         wanted.inferred.retain(|inferred| !required.iter().any(|name| names::stands_for(name, inferred)));
     } else {
@@ -135,7 +135,7 @@ mod tests {
 
     fn wanted(required: &[&str], inferred: &[&str]) -> Wanted {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Wanted { required: own(required), inferred: own(inferred), ..Wanted::new(LayerKind::Python, &[]) }
+        Wanted { required: own(required), inferred: own(inferred), ..Wanted::new(PackageKind::Python, &[]) }
     }
 
     #[test]

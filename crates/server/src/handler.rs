@@ -1,5 +1,7 @@
 //! The protocol's side of the server: which methods there are, who calls, and what ends a call early.
 
+mod offered;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,14 +21,18 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 
+use crate::approval::Desk;
 use crate::cancelled::Cancelled;
+use crate::gateway::CodeMode;
 use crate::profiles::{self, Memory, Profile};
-use crate::progress::Progress;
 use crate::subscriptions::Subscriptions;
-use crate::{resources, schema, tools};
+use crate::{resources, schema};
 
 const INSTRUCTIONS: &str = "Runs code in isolated sandboxes without network. One-off: run_code. To keep files between \
      calls: create_sandbox, then pass its sandbox_id to run_code, exec and the file tools; destroy_sandbox when done.";
+
+/// Besides, where there are other servers.
+const CODE_MODE: &str = " Programs in run_code can call other servers' tools; only what they print comes back.";
 
 /// Cancelled when the connection that a request came on is gone.
 #[derive(Debug, Clone)]
@@ -42,18 +48,28 @@ enum Callers {
 }
 
 /// What callers are offered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Surface {
     /// The tools of another system, by its name, in place of our own.
     pub profile: Option<String>,
     /// A run that takes longer becomes a job, and its caller is told so before it loses patience by itself.
     pub yield_after: Duration,
+    /// The tools of other servers, for programs; `None` where there are none.
+    pub code_mode: Option<Arc<dyn CodeMode>>,
+    /// Whether those tools can also be called without a program.
+    pub direct: bool,
+}
+
+impl Surface {
+    fn has_servers(&self) -> bool {
+        self.code_mode.as_ref().is_some_and(|code_mode| code_mode.has_servers())
+    }
 }
 
 impl Default for Surface {
     fn default() -> Surface {
         // Clients give up after 60 seconds and more.
-        Surface { profile: None, yield_after: Duration::from_secs(45) }
+        Surface { profile: None, yield_after: Duration::from_secs(45), code_mode: None, direct: false }
     }
 }
 
@@ -69,6 +85,8 @@ pub(crate) struct Handler {
     tools: Arc<[Tool]>,
     callers: Callers,
     subscriptions: Subscriptions,
+    /// What people are asked; one for all connections.
+    desk: Arc<Desk>,
 }
 
 impl Handler {
@@ -84,7 +102,7 @@ impl Handler {
         let profile = surface.profile.as_deref().and_then(profiles::find);
         let tools = match profile {
             Some(profile) => profile.tools(&engine.languages()),
-            None => schema::tools(&engine.languages(), &engine.templates()),
+            None => schema::tools(&engine.languages(), &engine.templates(), surface.has_servers()),
         };
         Handler {
             engine,
@@ -95,6 +113,7 @@ impl Handler {
             tools: tools.into(),
             callers,
             subscriptions: Subscriptions::default(),
+            desk: Arc::default(),
         }
     }
 
@@ -166,23 +185,35 @@ async fn unless_it_panics<T>(work: impl Future<Output = Result<T, ErrorData>>) -
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources()
             .enable_resources_list_changed()
             .enable_resources_subscribe()
             .build();
+        let mut instructions = self.profile.map_or(INSTRUCTIONS, Profile::instructions).to_owned();
+        if self.surface.has_servers() {
+            if let Some(tools) = &mut capabilities.tools {
+                tools.list_changed = Some(true);
+            }
+            if self.profile.is_none() {
+                instructions.push_str(CODE_MODE);
+            }
+        }
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("belljar", env!("CARGO_PKG_VERSION")))
-            .with_instructions(self.profile.map_or(INSTRUCTIONS, Profile::instructions))
+            .with_instructions(instructions)
     }
 
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.to_vec()))
+        let who = self.caller(&context)?;
+        let offered = self.offered(&context.extensions);
+        let listed = async { Ok(ListToolsResult::with_all_items(self.offered_tools(&who, offered).await)) };
+        self.unless_cancelled(&context, &Departure::default(), Box::pin(listed)).await
     }
 
     /// The HTTP transport checks `Mcp-Param-*` headers against this.
@@ -197,27 +228,14 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let who = self.caller(&context)?;
         let departure = Departure::default();
-        let call = tools::Call {
-            engine: &self.engine,
-            who: &who,
-            progress: Progress::of(&context),
-            arguments: request.arguments,
-            patience: self.surface.yield_after,
-            departure: departure.clone(),
-        };
         // Boxed, as those below: the protocol library moves a request's future several times on its way to its task, and
         // this one is tens of kilobytes.
-        let answering = Box::pin(async {
-            let answer = match self.profile {
-                Some(profile) => profile.call(&request.name, call, &self.memory).await,
-                None => tools::call(&request.name, call).await,
-            };
-            answer.map(CallToolResponse::from).ok_or_else(|| {
-                let known: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_ref()).collect();
-                ErrorData::invalid_params(format!("unknown tool; use one of: {}", known.join(", ")), None)
-            })
-        });
-        self.unless_cancelled(&context, &departure, answering).await
+        let answering = Box::pin(self.answer(request, &who, &context, &departure));
+        let mut answer = self.unless_cancelled(&context, &departure, answering).await;
+        if let Some(hider) = self.hider(&who) {
+            hider.answer(&mut answer);
+        }
+        answer
     }
 
     async fn list_resources(
@@ -263,7 +281,11 @@ impl ServerHandler for Handler {
             }
             resources::read(&self.engine, &who, &request.uri).await
         };
-        self.unless_cancelled(&context, &Departure::default(), Box::pin(read)).await.map(ReadResourceResponse::from)
+        let mut read = self.unless_cancelled(&context, &Departure::default(), Box::pin(read)).await;
+        if let Some(hider) = self.hider(&who) {
+            hider.read(&mut read);
+        }
+        read.map(ReadResourceResponse::from)
     }
 
     async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
@@ -275,7 +297,7 @@ impl ServerHandler for Handler {
     /// A connection of the older revisions. It is told from here on.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if let Ok(who) = self.caller_in(&context.extensions) {
-            self.subscriptions.begin(&self.engine, who, context.peer);
+            self.subscriptions.begin(&self.engine, self.tool_news(), who, context.peer);
         }
     }
 
@@ -285,7 +307,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let who = self.caller(&context)?;
-        self.subscriptions.begin(&self.engine, who.clone(), context.peer);
+        self.subscriptions.begin(&self.engine, self.tool_news(), who.clone(), context.peer);
         self.subscriptions.subscribe(&self.engine, &who, &request.uri)
     }
 
@@ -299,13 +321,14 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(self.subscriptions.accept(&self.engine, requested))
+        Some(self.subscriptions.accept(&self.engine, self.tool_news(), requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let request = context.request_context();
         let who = self.caller(request)?;
-        let listening = self.subscriptions.listen(&self.engine, who, context.accepted(), context.sink().clone());
+        let (accepted, sink) = (context.accepted(), context.sink().clone());
+        let listening = self.subscriptions.listen(&self.engine, self.tool_news(), who, accepted, sink);
         self.unless_cancelled(request, &Departure::default(), Box::pin(listening)).await
     }
 

@@ -8,11 +8,14 @@
 
 mod address;
 mod answer;
+mod approval;
 mod auth;
 mod cancelled;
 mod clean;
 mod error;
+mod gateway;
 mod handler;
+mod hide;
 mod mime;
 mod profiles;
 mod progress;
@@ -24,6 +27,7 @@ mod transport;
 
 pub use auth::{TokenError, Tokens};
 pub use error::ServeError;
+pub use gateway::{CodeMode, Detail, DirectCall, Search};
 pub use handler::Surface;
 pub use profiles::NAMES as PROFILES;
 pub use transport::http::{HttpSettings, serve_http};

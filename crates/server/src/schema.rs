@@ -21,12 +21,25 @@ enum Effect {
     Runs,
 }
 
-/// The tools, in the order an agent meets them.
-pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
+/// How programs call other servers' tools, for whoever reads no more than this.
+const HOW_TO_CALL: &str = "Programs call other servers' tools, many at once: Python `from tools import SERVER; \
+     SERVER.TOOL(key=value)`, JS `import { SERVER } from \"tools\"; await SERVER.TOOL({key: value})`, shell `tools call \
+     SERVER TOOL key=value`. Print only what you need. Stubs: /tools.";
+
+/// Tells of other servers' tools where an agent looks for them.
+pub(crate) fn add_note(tools: &mut [Tool], note: &str) {
+    if let Some(tool) = tools.iter_mut().find(|tool| tool.name == "run_code") {
+        let description = tool.description.as_deref().unwrap_or_default();
+        tool.description = Some(format!("{description}\n\n{HOW_TO_CALL}\n{note}").trim_end().to_owned().into());
+    }
+}
+
+/// The tools, in the order an agent meets them; `search_tools` only where there is something to find.
+pub(crate) fn tools(languages: &[Language], templates: &[String], has_others: bool) -> Vec<Tool> {
     let languages: Vec<&str> = languages.iter().map(|language| language.name()).collect();
     // All of them would fill the budget on a host with many versions; a wrong one is answered with the whole list.
     let templates: Vec<&str> = templates.iter().map(String::as_str).take(TEMPLATES_SHOWN).collect();
-    vec![
+    let mut tools = vec![
         tool(
             "run_code",
             "Run code",
@@ -157,7 +170,41 @@ pub(crate) fn tools(languages: &[Language], templates: &[String]) -> Vec<Tool> {
             &["sandbox_id"],
             output(json!({"sandbox_id": string()}), &["sandbox_id"]),
         ),
-    ]
+    ];
+    if has_others {
+        tools.iter_mut().for_each(make_room);
+        tools.insert(1, search_tools());
+    }
+    tools
+}
+
+/// One tool more has to fit into the same budget. What goes is said elsewhere: an argument that there is not is refused in a
+/// sentence, and an answer's fields are in the answer.
+fn make_room(tool: &mut Tool) {
+    Arc::make_mut(&mut tool.input_schema).remove("additionalProperties");
+    let Some(output) = tool.output_schema.as_mut().map(Arc::make_mut) else { return };
+    match (tool.name.as_ref(), output.get_mut("properties").and_then(Value::as_object_mut)) {
+        ("run_code", Some(properties)) => {
+            properties.retain(|name, _| !["duration_ms", "usage", "isolation"].contains(&name.as_str()));
+            properties.insert("calls".into(), json!({"type": "array", "items": object()}));
+        }
+        ("write_file" | "destroy_sandbox", _) => output.retain(|name, _| name == "type"),
+        _ => {}
+    }
+}
+
+fn search_tools() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "query": string(),
+            "detail": {"type": "string", "enum": ["names", "signatures", "full"]},
+            "server": string(),
+            "limit": integer(),
+        },
+    });
+    Tool::new("search_tools", "Find other servers' tools for programs to call.", map(input))
+        .with_annotations(annotations(Effect::Reads))
 }
 
 fn tool(
@@ -279,11 +326,21 @@ mod tests {
 
     #[test]
     fn the_list_fits_its_budget() {
-        let list = rmcp::model::ListToolsResult::with_all_items(tools(&Language::ALL, &templates()));
-        let text = serde_json::to_string(&list).unwrap();
-        let tokens = bpe_openai::o200k_base().count(&text);
-        println!("tools/list: {tokens} tokens (o200k), {} bytes", text.len());
-        assert!(tokens <= TOKENS_MAX, "{tokens} tokens:\n{text}");
+        for has_others in [false, true] {
+            let tools = tools(&Language::ALL, &templates(), has_others);
+            assert_eq!(tools.iter().any(|tool| tool.name == "search_tools"), has_others);
+            let text = serde_json::to_string(&rmcp::model::ListToolsResult::with_all_items(tools)).unwrap();
+            let tokens = bpe_openai::o200k_base().count(&text);
+            println!("tools/list: {tokens} tokens (o200k), {} bytes; other servers: {has_others}", text.len());
+            assert!(tokens <= TOKENS_MAX, "{tokens} tokens:\n{text}");
+        }
+    }
+
+    #[test]
+    fn how_to_call_costs_little() {
+        let tokens = bpe_openai::o200k_base().count(HOW_TO_CALL);
+        println!("how to call: {tokens} tokens (o200k)");
+        assert!(tokens <= 100, "{tokens}");
     }
 
     #[test]
@@ -306,16 +363,16 @@ mod tests {
                 _ => {}
             }
         }
-        for tool in tools(&Language::ALL, &templates()) {
+        for tool in tools(&Language::ALL, &templates(), true) {
             walk(&Value::Object(tool.input_schema.as_ref().clone()), &tool.name);
-            walk(&Value::Object(tool.output_schema.unwrap().as_ref().clone()), &tool.name);
+            walk(&Value::Object(tool.output_schema.unwrap_or_default().as_ref().clone()), &tool.name);
         }
     }
 
     #[test]
     fn required_properties_exist() {
-        for tool in tools(&Language::ALL, &templates()) {
-            for schema in [tool.input_schema.as_ref(), tool.output_schema.as_deref().unwrap()] {
+        for tool in tools(&Language::ALL, &templates(), true) {
+            for schema in [tool.input_schema.as_ref(), tool.output_schema.as_deref().unwrap_or(&JsonObject::new())] {
                 for name in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
                     assert!(schema["properties"].get(name.as_str().unwrap()).is_some(), "{} {name}", tool.name);
                 }
@@ -325,7 +382,7 @@ mod tests {
 
     #[test]
     fn only_the_languages_of_this_host_are_offered() {
-        let tools = tools(&[Language::Shell], &[]);
+        let tools = tools(&[Language::Shell], &[], false);
         assert_eq!(tools[0].input_schema["properties"]["language"]["enum"], json!(["shell"]));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The protocol's older revisions subscribe for a connection and are told on it; the newest has a request that is open
 //! for as long as its caller listens. Both are told from the engine's news; no sandbox is looked into. What is known of a
-//! program's changes is known when it ends, and a file that it removed is not among them.
+//! program's changes is known when it ends, and a file that it removed is not among them. Of tools there is news only where
+//! there are other servers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, RoleServer, SubscriptionSink};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::resources::uri::{self, Target};
@@ -25,13 +26,32 @@ const LISTENERS_MAX: usize = 64;
 /// Requests between being accepted and being carried out.
 const PREPARED_MAX: usize = 16;
 
+/// Counts up when the tools are others; nobody's where there are no other servers.
+pub(crate) type ToolNews = Option<watch::Receiver<u64>>;
+
+/// Where news comes from.
+#[derive(Debug)]
+struct Ears {
+    news: Receiver<News>,
+    tools: ToolNews,
+}
+
+impl Ears {
+    fn open(engine: &Engine, mut tools: ToolNews) -> Ears {
+        if let Some(tools) = &mut tools {
+            tools.mark_unchanged();
+        }
+        Ears { news: engine.news(), tools }
+    }
+}
+
 /// What one connection subscribed to. A clone is for another connection, and begins with nothing.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
     watched: Arc<Mutex<Vec<Watched>>>,
     teller: Mutex<Option<DropGuard>>,
     /// Ears that opened before a request to listen was acknowledged, so that nothing is missed in between.
-    prepared: Mutex<VecDeque<Receiver<News>>>,
+    prepared: Mutex<VecDeque<Ears>>,
     listeners: Arc<Semaphore>,
 }
 
@@ -57,7 +77,7 @@ impl Subscriptions {
     }
 
     /// Tells a connection from now on, until `self` is dropped with it.
-    pub(crate) fn begin(&self, engine: &Engine, who: Principal, peer: Peer<RoleServer>) {
+    pub(crate) fn begin(&self, engine: &Engine, tools: ToolNews, who: Principal, peer: Peer<RoleServer>) {
         let mut teller = locked(&self.teller);
         if teller.is_some() {
             return;
@@ -65,8 +85,8 @@ impl Subscriptions {
         let end = CancellationToken::new();
         *teller = Some(end.clone().drop_guard());
         let teller = Teller { who, voice: Voice::Connection(peer), watched: self.watched.clone() };
-        let news = engine.news();
-        tokio::spawn(async move { end.run_until_cancelled(teller.tell(news)).await });
+        let ears = Ears::open(engine, tools);
+        tokio::spawn(async move { end.run_until_cancelled(teller.tell(ears)).await });
     }
 
     pub(crate) fn subscribe(&self, engine: &Engine, who: &Principal, uri: &str) -> Result<(), ErrorData> {
@@ -92,14 +112,20 @@ impl Subscriptions {
     }
 
     /// What of a request to listen we can do.
-    pub(crate) fn accept(&self, engine: &Engine, requested: &SubscriptionFilter) -> SubscriptionFilter {
+    pub(crate) fn accept(
+        &self,
+        engine: &Engine,
+        tools: ToolNews,
+        requested: &SubscriptionFilter,
+    ) -> SubscriptionFilter {
         let mut prepared = locked(&self.prepared);
         if prepared.len() >= PREPARED_MAX {
             prepared.pop_front();
         }
-        prepared.push_back(engine.news());
-        let uris = requested.resource_subscriptions.iter().flatten();
         let mut accepted = SubscriptionFilter::new();
+        accepted.tools_list_changed = requested.tools_list_changed.filter(|_| tools.is_some());
+        prepared.push_back(Ears::open(engine, tools));
+        let uris = requested.resource_subscriptions.iter().flatten();
         accepted.resources_list_changed = requested.resources_list_changed;
         accepted.resource_subscriptions = requested
             .resource_subscriptions
@@ -112,11 +138,12 @@ impl Subscriptions {
     pub(crate) async fn listen(
         &self,
         engine: &Engine,
+        tools: ToolNews,
         who: Principal,
         accepted: &SubscriptionFilter,
         sink: SubscriptionSink,
     ) -> Result<(), ErrorData> {
-        let news = locked(&self.prepared).pop_front().unwrap_or_else(|| engine.news());
+        let ears = locked(&self.prepared).pop_front().unwrap_or_else(|| Ears::open(engine, tools));
         let _place: OwnedSemaphorePermit = self.listeners.clone().try_acquire_owned().map_err(|_| {
             let sentence = format!("{LISTENERS_MAX} callers listen already; try again later");
             ErrorData::internal_error(sentence, None)
@@ -125,7 +152,8 @@ impl Subscriptions {
         let watched = uris.filter_map(|uri| Watched::parse(uri).ok()).filter(|watched| watched.is_of(engine, &who));
         let watched = Arc::new(Mutex::new(watched.collect()));
         let lists = accepted.resources_list_changed == Some(true);
-        Teller { who, voice: Voice::Listener { sink, lists }, watched }.tell(news).await;
+        let tools = accepted.tools_list_changed == Some(true);
+        Teller { who, voice: Voice::Listener { sink, lists, tools }, watched }.tell(ears).await;
         Ok(())
     }
 }
@@ -191,7 +219,7 @@ impl Place {
 #[derive(Debug)]
 enum Voice {
     Connection(Peer<RoleServer>),
-    Listener { sink: SubscriptionSink, lists: bool },
+    Listener { sink: SubscriptionSink, lists: bool, tools: bool },
 }
 
 /// Nobody is there any more.
@@ -212,8 +240,16 @@ impl Voice {
     async fn list_changed(&self) -> Result<(), Deaf> {
         match self {
             Voice::Connection(peer) => peer.notify_resource_list_changed().await.map_err(|_| Deaf),
-            Voice::Listener { sink, lists: true } => sink.notify_resource_list_changed().await.map_err(|_| Deaf),
+            Voice::Listener { sink, lists: true, .. } => sink.notify_resource_list_changed().await.map_err(|_| Deaf),
             Voice::Listener { lists: false, .. } => Ok(()),
+        }
+    }
+
+    async fn tools_changed(&self) -> Result<(), Deaf> {
+        match self {
+            Voice::Connection(peer) => peer.notify_tool_list_changed().await.map_err(|_| Deaf),
+            Voice::Listener { sink, tools: true, .. } => sink.notify_tool_list_changed().await.map_err(|_| Deaf),
+            Voice::Listener { tools: false, .. } => Ok(()),
         }
     }
 }
@@ -227,9 +263,22 @@ struct Teller {
 
 impl Teller {
     /// Until the engine or the listener is gone. One that reads slowly is told less often, never more at once.
-    async fn tell(&self, mut news: Receiver<News>) {
+    async fn tell(&self, ears: Ears) {
+        let Ears { mut news, mut tools } = ears;
         loop {
-            let told = match news.recv().await {
+            let heard = tokio::select! {
+                heard = news.recv() => heard,
+                changed = changed(&mut tools) => {
+                    match changed {
+                        Ok(()) if self.voice.tools_changed().await.is_err() => return,
+                        Ok(()) => {}
+                        // There will be no more of it.
+                        Err(_) => tools = None,
+                    }
+                    continue;
+                }
+            };
+            let told = match heard {
                 Ok(news) if news.owner == self.who => self.pass_on(&news).await,
                 Ok(_) => Ok(()),
                 Err(RecvError::Lagged(_)) => self.say_that_all_changed().await,
@@ -267,6 +316,13 @@ impl Teller {
             self.voice.updated(uri).await?;
         }
         self.voice.list_changed().await
+    }
+}
+
+async fn changed(tools: &mut ToolNews) -> Result<(), watch::error::RecvError> {
+    match tools {
+        Some(tools) => tools.changed().await,
+        None => std::future::pending().await,
     }
 }
 

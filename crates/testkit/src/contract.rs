@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use belljar_core::wire::Part;
 use belljar_core::{
     Asked, Backend, BackendError, Changes, Event, Exit, FileErrorKind, FileKind, Finish, Language, Limits, Network,
-    Program, Range, Sandbox, Source, Spec, State, Stdin, Stream, Then,
+    Program, Range, Running, Sandbox, Source, Spec, State, Stdin, Stream, Then,
 };
 
 /// Makes a module with a test for each check, on the backend that `$backend`, an async expression, comes to.
@@ -89,8 +89,13 @@ pub fn command(line: &str) -> Program {
 }
 
 pub async fn run(sandbox: &dyn Sandbox, program: Program) -> Ran {
+    let running = tokio::time::timeout(PATIENCE, sandbox.start(program)).await.expect("in time");
+    finish(running.expect("the program starts")).await
+}
+
+/// Listens to a program until its end.
+pub async fn finish(mut running: Box<dyn Running>) -> Ran {
     tokio::time::timeout(PATIENCE, async {
-        let mut running = sandbox.start(program).await.expect("the program starts");
         let (mut stdout, mut stderr, mut records, mut changed) =
             (Vec::new(), Vec::new(), Vec::new(), Changes::default());
         loop {
@@ -505,22 +510,44 @@ pub async fn a_kernel_that_cannot_wait_is_none(backend: &dyn Backend) {
 const ASK: &str = "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/home/agent/.belljar')\ns.sendall(b'how much?\\n')\n\
     told = b''\nwhile part := s.recv(100): told += part\nprint(told.decode())";
 
-/// What a program asks comes out, its answer comes in, and one that is given up is told.
+/// A process far below the program, in a session of its own, asks in its place.
+const ASK_FROM_AFAR: &str = "import os, socket\nreading, writing = os.pipe()\nif os.fork() == 0:\n    os.setsid()\n    \
+    if os.fork() == 0:\n        s = socket.socket(socket.AF_UNIX)\n        s.connect('/home/agent/.belljar')\n        \
+    s.sendall(b'from afar\\n')\n        os.write(writing, s.recv(100))\n    os._exit(0)\nos.wait()\nprint(os.read(reading, 100).decode())";
+
+/// Leaves a process behind that asks when it is told to.
+const ASK_LATE: &str = "import os, socket\nos.mkfifo('go')\nif os.fork() == 0:\n    os.setsid()\n    open('go').read()\n    \
+    s = socket.socket(socket.AF_UNIX)\n    s.connect('/home/agent/.belljar')\n    s.sendall(b'late\\n')\n    s.recv(1)\n    os._exit(0)";
+
+/// What a program asks comes out with the program's number, its answer comes in, and one that is given up is told.
 pub async fn a_question_is_answered(backend: &dyn Backend) {
     let sandbox = open(backend, Limits::default()).await;
     let next = || async { tokio::time::timeout(PATIENCE, sandbox.asked()).await.expect("in time").expect("stands") };
-    let serve = async {
-        let Asked::Question { id, body } = next().await else { panic!("nothing was asked") };
-        assert_eq!(body, b"how much?\n");
-        sandbox.answer(id, b"as much ".to_vec(), Part::MoreComes);
-        sandbox.answer(id, b"as that".to_vec(), Part::Last);
-    };
-    let ((), ran) = tokio::join!(serve, run(&*sandbox, code(Language::Python, ASK)));
-    assert_eq!(ran.stdout.trim(), "as much as that", "{ran:?}");
+    for (text, line) in [(ASK, b"how much?\n"), (ASK_FROM_AFAR, b"from afar\n")] {
+        let cell = Source::Cell { language: Language::Python, code: text.to_owned(), then: Then::More };
+        for program in [code(Language::Python, text), Program { source: cell, ..code(Language::Python, "") }] {
+            let running = sandbox.start(program).await.expect("the program starts");
+            let number = running.number();
+            let serve = async {
+                let Asked::Question { id, by, body } = next().await else { panic!("nothing was asked") };
+                assert_eq!((body.as_slice(), by), (&line[..], Some(number)));
+                sandbox.answer(id, b"as much ".to_vec(), Part::MoreComes);
+                sandbox.answer(id, b"as that".to_vec(), Part::Last);
+            };
+            let ((), ran) = tokio::join!(serve, finish(running));
+            assert!(ran.stdout.trim().starts_with("as much"), "{ran:?}");
+        }
+    }
     let mut running = sandbox.start(code(Language::Python, ASK)).await.expect("starts");
     let Asked::Question { id, .. } = next().await else { panic!("nothing was asked") };
     running.stop();
     assert_eq!(next().await, Asked::Withdrawn { id });
+    let late = Source::Cell { language: Language::Python, code: ASK_LATE.to_owned(), then: Then::More };
+    let ran = run(&*sandbox, Program { source: late, ..code(Language::Python, "") }).await;
+    assert_eq!(ran.finish.exit, Exit::Code(0), "{ran:?}");
+    run(&*sandbox, command("echo >go")).await;
+    let Asked::Question { by, body, .. } = next().await else { panic!("nothing was asked") };
+    assert_eq!((body.as_slice(), by), (&b"late\n"[..], None));
     sandbox.close().await.expect("closes");
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use belljar_core::BackendError;
 use belljar_core::wire::KERNEL_ENDS;
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -33,6 +33,10 @@ pub(super) fn pair() -> Result<(Ends, Ends), BackendError> {
         let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC)?;
         let (control, control_end) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let (word, word_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        // By /dev/stdout a program could open the other end too: it would wait there for its own output, and take it from us.
+        for end in [&stdout_end, &stderr_end] {
+            rustix::fs::fchmod(end, Mode::WUSR)?;
+        }
         // The same open file on both sides: the guest sets it back to its beginning.
         let stdin_end = stdin.try_clone()?;
         Ok((

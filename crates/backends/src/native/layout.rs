@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use belljar_core::wire::{ASK, Bind, Setup, TRUST};
-use belljar_core::{BUILD, Language, LayerKind, Network, PROXY_PORT};
+use belljar_core::{BUILD, Language, LayerKind, Network, PROXY_PORT, PackageKind};
 
 use super::interpreters::{Chosen, Interpreters};
 use super::store::Store;
@@ -49,15 +49,33 @@ const RESOLVER: &str = "nameserver 127.0.0.1\noptions timeout:2 attempts:2\n";
 /// Programs of ours that come before the host's own of the same name.
 const BIN: &str = "/belljar/bin";
 /// Those that are the guest's executable, which looks at the name that it is called by.
-const ASKING: [&str; 3] = ["pip", "pip3", "uv"];
+const ASKING: [&str; 4] = ["pip", "pip3", "uv", "tools"];
 /// What Python finds before its own.
 const PYTHON_LIB: &str = "/belljar/lib";
+/// What Node finds after all else.
+const NODE_LIB: &str = "/belljar/node";
 /// Small programs of ours, by their path.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 20] = [
     ("/belljar/bin/npm", include_str!("../../../guest/src/ask/npm.sh")),
     ("/belljar/lib/pip/__init__.py", include_str!("../../../guest/src/ask/pip/__init__.py")),
     ("/belljar/lib/pip/__main__.py", include_str!("../../../guest/src/ask/pip/__main__.py")),
     ("/belljar/lib/sitecustomize.py", include_str!("../../../guest/src/ask/sitecustomize.py")),
+    ("/belljar/lib/tools.py", include_str!("../../../guest/src/calls/python/tools.py")),
+    ("/belljar/lib/mcp_runtime/__init__.py", include_str!("../../../guest/src/calls/python/mcp_runtime/__init__.py")),
+    ("/belljar/lib/mcp_runtime/_aio.py", include_str!("../../../guest/src/calls/python/mcp_runtime/_aio.py")),
+    ("/belljar/lib/mcp_runtime/_errors.py", include_str!("../../../guest/src/calls/python/mcp_runtime/_errors.py")),
+    ("/belljar/lib/mcp_runtime/_finder.py", include_str!("../../../guest/src/calls/python/mcp_runtime/_finder.py")),
+    ("/belljar/lib/mcp_runtime/_names.py", include_str!("../../../guest/src/calls/python/mcp_runtime/_names.py")),
+    ("/belljar/lib/mcp_runtime/_parallel.py", include_str!("../../../guest/src/calls/python/mcp_runtime/_parallel.py")),
+    ("/belljar/lib/mcp_runtime/_skills.py", include_str!("../../../guest/src/calls/python/mcp_runtime/_skills.py")),
+    ("/belljar/lib/mcp_runtime/_unknown.py", include_str!("../../../guest/src/calls/python/mcp_runtime/_unknown.py")),
+    ("/belljar/lib/mcp_runtime/_wire.py", include_str!("../../../guest/src/calls/python/mcp_runtime/_wire.py")),
+    ("/belljar/node/tools.js", include_str!("../../../guest/src/calls/node/tools.js")),
+    ("/belljar/node/belljar/errors.js", include_str!("../../../guest/src/calls/node/belljar/errors.js")),
+    ("/belljar/node/belljar/hooks.js", include_str!("../../../guest/src/calls/node/belljar/hooks.js")),
+    ("/belljar/node/belljar/once.js", include_str!("../../../guest/src/calls/node/belljar/once.js")),
+    ("/belljar/node/belljar/skills.js", include_str!("../../../guest/src/calls/node/belljar/skills.js")),
+    ("/belljar/node/belljar/wire.js", include_str!("../../../guest/src/calls/node/belljar/wire.js")),
 ];
 
 pub(super) fn plan(interpreters: &Interpreters, go_cache: Option<&Path>, store: Option<&Store>) -> Setup {
@@ -109,8 +127,9 @@ pub(super) fn plan(interpreters: &Interpreters, go_cache: Option<&Path>, store: 
         setup.files.push((path.to_owned(), content.to_owned()));
     }
     setup.links.extend(ASKING.map(|name| (format!("{BIN}/{name}"), ASK.to_owned())));
-    let packages = LayerKind::Python.inside();
-    setup.directories = [packages, LayerKind::Node.inside(), BUILD, PYTHON_LIB].map(str::to_owned).to_vec();
+    let packages = PackageKind::Python.inside();
+    let places = LayerKind::ALL.map(LayerKind::inside).into_iter().chain([BUILD, PYTHON_LIB]);
+    setup.directories = places.map(str::to_owned).collect();
     // Python looks for its packages when it starts, and a layer may come later.
     for version in interpreters.pythons() {
         setup.directories.push(format!("{packages}/lib/python{version}/site-packages"));
@@ -150,7 +169,7 @@ pub(super) fn environment(
     trust: Trust,
     added: &[(String, String)],
 ) -> Vec<(String, String)> {
-    let (packages, modules) = (LayerKind::Python.inside(), LayerKind::Node.inside());
+    let (packages, modules) = (PackageKind::Python.inside(), PackageKind::Node.inside());
     let path = format!("{BIN}:{packages}/bin:{modules}/.bin:{}", chosen.path);
     let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
     let mut base = vec![
@@ -165,6 +184,7 @@ pub(super) fn environment(
         ("MPLBACKEND", "Agg"),
         ("PYTHONUSERBASE", packages),
         ("PYTHONPATH", PYTHON_LIB),
+        ("NODE_PATH", NODE_LIB),
     ];
     let is_offline = *network == Network::None;
     // Compilers that would look for packages, and for other versions of themselves, on the network.

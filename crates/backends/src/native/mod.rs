@@ -27,7 +27,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use belljar_core::wire::{Bounds, CgroupEntry, Fork, Init, Open};
 use belljar_core::{
-    Backend, BackendError, Capabilities, Isolation, Language, Later, LayerKind, Limits, Network, Probe, Sandbox, Spec,
+    Backend, BackendError, Capabilities, Isolation, Language, Later, LayerKind, Limits, Network, PackageKind, Probe,
+    Sandbox, Spec,
 };
 use tokio::net::UnixStream;
 
@@ -145,7 +146,7 @@ impl Native {
         let zygotes = self.zygotes.as_ref().filter(|_| is_wanted)?;
         let (_, interpreter) = chosen.programs.iter().find(|(language, _)| *language == Language::Python)?;
         let env = || layout::environment(chosen, &Network::None, Trust::Hosts, &[]);
-        match spec.layers.iter().find(|layer| layer.kind == LayerKind::Python) {
+        match spec.layers.iter().find(|layer| layer.kind == LayerKind::Packages(PackageKind::Python)) {
             None => zygotes.of_jail(jail, interpreter, env),
             // Its packages run in it, and could carry what they see in one sandbox to the next, and out by that one's network.
             Some(_) if spec.network != Network::None => None,

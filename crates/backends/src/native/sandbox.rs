@@ -97,6 +97,10 @@ struct NativeRunning {
 }
 
 impl Running for NativeRunning {
+    fn number(&self) -> u32 {
+        self.started.number()
+    }
+
     fn next(&mut self) -> Later<'_, Event> {
         Box::pin(async move {
             let mut event = self.started.next().await?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::config::{Config, Value};
+use crate::config::{Config, Value, approve_word};
 
 #[derive(Debug, Args)]
 pub(super) struct Configuration {
@@ -52,6 +52,17 @@ impl Configuration {
                 cache.as_ref().map_or_else(|| "usual".to_owned(), |cache| cache.display().to_string())
             }),
             row("packages.cache_gb", &config.packages.cache_gb, |gb| shown(gb)),
+            row("upstreams.files", &config.upstreams.files, |files| {
+                list(&files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>())
+            }),
+            row("upstreams.approve", &config.upstreams.approve, |approve| approve_word(*approve).to_owned()),
+            row("upstreams.direct", &config.upstreams.direct, |direct| shown(direct)),
+            row("upstreams.calls", &config.upstreams.calls, |calls| shown(calls)),
+            row("upstreams.in_flight", &config.upstreams.in_flight, |count| shown(count)),
+            row("skills.folder", &config.upstreams.skills, |folder| {
+                folder.as_ref().map_or_else(|| "usual".to_owned(), |folder| folder.display().to_string())
+            }),
+            row("privacy.hide", &config.upstreams.hide, |kinds| list(kinds)),
             row("packages.refresh_days", &config.packages.refresh_days, |days| shown(days)),
         ];
         let templates: Vec<&str> = config.templates.iter().map(|template| template.name.as_str()).collect();

@@ -6,6 +6,7 @@ mod doctor;
 mod install;
 mod run;
 mod serve;
+mod tools;
 mod values;
 mod warmup;
 
@@ -46,6 +47,8 @@ enum Command {
     Bench(bench::Bench),
     /// Prepare what makes first runs quick: scientific packages, Go's library
     Warmup(warmup::Warmup),
+    /// List, search and call the tools of other MCP servers
+    Tools(tools::Tools),
     /// Show the configuration
     Config(config::Configuration),
 }
@@ -56,6 +59,7 @@ pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Warmup(warmup) => warmup.execute(arguments.backend, &configuration(arguments.config.as_deref())?),
         Command::Config(config) => config.execute(&configuration(arguments.config.as_deref())?),
         Command::Run(run) => run.execute(arguments.backend, configuration(arguments.config.as_deref())?),
+        Command::Tools(tools) => tools.execute(configuration(arguments.config.as_deref())?),
         Command::Doctor(doctor) => doctor.execute(arguments.backend),
         Command::Install(install) => install.execute(arguments.backend),
         Command::Bench(bench) => bench.execute(arguments.backend, arguments.config),

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::values;
 use crate::complaint::Complaint;
-use crate::config::{Config, Hosts};
+use crate::config::{Config, Hosts, approve};
 use crate::wiring;
 
 #[derive(Debug, Args)]
@@ -41,6 +41,13 @@ pub(super) struct Run {
     /// than once
     #[arg(long, value_name = "HOST")]
     network: Vec<String>,
+    /// A file of other MCP servers in the usual mcpServers form, whose tools it may call; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    mcp_config: Vec<PathBuf>,
+    /// What a person would be asked about, and is refused here: never, or writes (calls that are not known to change nothing)
+    /// [default: writes]
+    #[arg(long, value_name = "WHEN")]
+    approve: Option<String>,
     /// Print the whole report as one JSON object when it has ended, instead of its output as it comes
     #[arg(long)]
     json: bool,
@@ -60,6 +67,10 @@ impl Run {
         // Whoever starts it is the operator, and allows what it asks for.
         let allowed = config.network.allow.value.clone().and(Hosts::read(&self.network)?);
         config.network.allow.or_flag(Some(allowed));
+        if !self.mcp_config.is_empty() {
+            config.upstreams.files.or_flag(Some(self.mcp_config));
+        }
+        config.upstreams.approve.or_flag(self.approve.as_deref().map(approve).transpose()?);
         let wants = Wants { packages: self.package, network: self.network };
         let ran = runtime.block_on(run(choice, &config, RunRequest { sandbox: None, program, wants }, self.json));
         // Standard input may still be waited for, on a thread that only its end can wake.
@@ -102,7 +113,9 @@ impl Run {
 }
 
 async fn run(choice: Choice, config: &Config, request: RunRequest, quiet: bool) -> anyhow::Result<Ended> {
-    let engine = wiring::engine(wiring::parts(choice, Preload::No, config)?, wiring::settings());
+    let parts = wiring::parts(choice, Preload::No, config)?;
+    let gateway = parts.gateway.clone();
+    let engine = wiring::engine(parts, wiring::settings());
     let (output, shown) = mpsc::unbounded_channel();
     let phase = Phase::default();
     let console = Console { output, input: read_stdin(), phase: phase.clone() };
@@ -124,6 +137,9 @@ async fn run(choice: Choice, config: &Config, request: RunRequest, quiet: bool) 
         _ = terminate.recv() => Ok(Ended::Interrupted { signal: 15 }),
     };
     engine.shutdown().await;
+    if let Some(gateway) = gateway {
+        gateway.end().await;
+    }
     ended
 }
 

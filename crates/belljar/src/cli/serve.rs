@@ -6,20 +6,22 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use belljar_backends::{Choice, Preload};
 use belljar_core::WallState;
 use belljar_engine::{Engine, PoolSettings, Settings};
-use belljar_server::{HttpSettings, PROFILES, ServeError, Surface, Tokens, serve_http, serve_stdio};
+use belljar_gateway::Gateway;
+use belljar_server::{CodeMode, HttpSettings, PROFILES, ServeError, Surface, Tokens, serve_http, serve_stdio};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::values;
 use crate::complaint::Complaint;
-use crate::config::{Config, Hosts};
+use crate::config::{Config, Hosts, approve};
 use crate::wiring;
 
 #[derive(Debug, Args)]
@@ -56,6 +58,16 @@ pub(super) struct Serve {
     /// Install no packages
     #[arg(long)]
     no_packages: bool,
+    /// A file of other MCP servers in the usual mcpServers form, whose tools programs may call; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    mcp_config: Vec<PathBuf>,
+    /// What a person is asked about: never anything that no rule names, writes (calls that are not known to change nothing),
+    /// or ask (those, and every program before it runs) [default: writes]
+    #[arg(long, value_name = "WHEN")]
+    approve: Option<String>,
+    /// Offer the other servers' tools as ordinary tools too
+    #[arg(long)]
+    direct: bool,
     /// Open each sandbox when it is asked for, and none ahead
     #[arg(long)]
     no_pool: bool,
@@ -69,6 +81,11 @@ impl Serve {
         config.profile.or_flag(self.profile.map(Some));
         config.pool.enabled.or_flag(self.no_pool.then_some(false));
         config.packages.install.or_flag(self.no_packages.then_some(false));
+        if !self.mcp_config.is_empty() {
+            config.upstreams.files.or_flag(Some(self.mcp_config.clone()));
+        }
+        config.upstreams.approve.or_flag(self.approve.as_deref().map(approve).transpose()?);
+        config.upstreams.direct.or_flag(self.direct.then_some(true));
         if !self.allow_network.is_empty() {
             let allowed = config.network.allow.value.clone().and(Hosts::read(&self.allow_network)?);
             config.network.allow.or_flag(Some(allowed));
@@ -89,14 +106,21 @@ impl Serve {
             let hint = format!("use one of: {}", PROFILES.join(", "));
             return Err(Complaint::new(format!("there is no profile {name:?}"), hint).into());
         }
-        let surface = Surface { profile: config.profile.value.take(), yield_after: config.yield_after.value };
+        let surface = Surface {
+            profile: config.profile.value.take(),
+            yield_after: config.yield_after.value,
+            direct: config.upstreams.direct.value,
+            ..Surface::default()
+        };
         let preload = if self.no_zygote { Preload::No } else { Preload::Yes };
         match self.http {
             None => {
                 let runtime = wiring::runtime_for_one()?;
                 let served = runtime.block_on(async {
-                    let engine = engine(choice, preload, &config, settings)?;
-                    until_told(engine.clone(), serve_stdio(engine, surface), CancellationToken::new()).await
+                    let (engine, gateway) = engine(choice, preload, &config, settings)?;
+                    let surface = with_gateway(surface, gateway.as_ref());
+                    let serving = serve_stdio(engine.clone(), surface);
+                    until_told(engine, gateway, serving, CancellationToken::new()).await
                 });
                 // Standard input is read on a thread that only its end can wake; it must not hold the exit.
                 runtime.shutdown_background();
@@ -104,14 +128,15 @@ impl Serve {
             }
             Some(address) => {
                 let tokens = self.token_file.as_deref().map(read_tokens).transpose()?;
-                let http =
-                    HttpSettings { tokens, allowed_hosts: self.allow_host, surface, ..HttpSettings::new(address) };
                 let runtime = wiring::runtime_for_many()?;
                 runtime.block_on(async {
-                    let engine = engine(choice, preload, &config, settings)?;
+                    let (engine, gateway) = engine(choice, preload, &config, settings)?;
+                    let surface = with_gateway(surface, gateway.as_ref());
+                    let http =
+                        HttpSettings { tokens, allowed_hosts: self.allow_host, surface, ..HttpSettings::new(address) };
                     let stop = CancellationToken::new();
                     let serving = serve_http(engine.clone(), http, announce, stop.clone());
-                    until_told(engine, serving, stop).await
+                    until_told(engine, gateway, serving, stop).await
                 })?;
             }
         }
@@ -120,7 +145,12 @@ impl Serve {
 }
 
 /// An engine on this host; what it cannot do is told at once, and not only to the first caller.
-fn engine(choice: Choice, preload: Preload, config: &Config, settings: Settings) -> Result<Engine, Complaint> {
+fn engine(
+    choice: Choice,
+    preload: Preload,
+    config: &Config,
+    settings: Settings,
+) -> Result<(Engine, Option<Gateway>), Complaint> {
     let parts = wiring::parts(choice, preload, config)?;
     let backend = &parts.backend;
     for wall in backend.probe().walls {
@@ -140,12 +170,19 @@ fn engine(choice: Choice, preload: Preload, config: &Config, settings: Settings)
             }
         });
     }
-    Ok(wiring::engine(parts, settings))
+    let gateway = parts.gateway.clone();
+    Ok((wiring::engine(parts, settings), gateway))
+}
+
+fn with_gateway(surface: Surface, gateway: Option<&Gateway>) -> Surface {
+    let code_mode = gateway.map(|gateway| Arc::new(gateway.clone()) as Arc<dyn CodeMode>);
+    Surface { code_mode, ..surface }
 }
 
 /// Serves until the transport ends or a signal comes, and then leaves nothing behind.
 async fn until_told(
     engine: Engine,
+    gateway: Option<Gateway>,
     serving: impl Future<Output = Result<(), ServeError>>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -158,6 +195,9 @@ async fn until_told(
     };
     stop.cancel();
     engine.shutdown().await;
+    if let Some(gateway) = gateway {
+        gateway.end().await;
+    }
     served
 }
 

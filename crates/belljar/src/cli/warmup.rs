@@ -6,7 +6,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use belljar_backends::{Choice, NotWarm, Preload, warm_up};
-use belljar_core::LayerKind;
+use belljar_core::PackageKind;
 use belljar_engine::{Provisions, Template};
 use belljar_packages::{Environment, InstallError, Installed, Progress, Wanted};
 use clap::Args;
@@ -121,7 +121,7 @@ fn wanted(template: &Template) -> Vec<Wanted> {
     };
     let node = node.iter().map(|name| name.trim_start_matches("npm:").to_owned()).collect();
     let python = python.into_iter().cloned().collect();
-    of(LayerKind::Python, python).into_iter().chain(of(LayerKind::Node, node)).collect()
+    of(PackageKind::Python, python).into_iter().chain(of(PackageKind::Node, node)).collect()
 }
 
 fn described(environment: &Environment) -> String {

@@ -6,6 +6,7 @@
 mod network;
 mod packages;
 mod raw;
+mod upstreams;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use belljar_engine::{PoolSettings, Template};
 
 pub(crate) use self::network::{Hosts, Network, Secret, SecretSource};
 pub(crate) use self::packages::Packages;
+pub(crate) use self::upstreams::{Upstreams, approve, approve_word};
 use crate::complaint::Complaint;
 
 /// Far more than anyone writes by hand.
@@ -33,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) network: Network,
     pub(crate) secrets: Vec<Secret>,
     pub(crate) packages: Packages,
+    pub(crate) upstreams: Upstreams,
     pub(crate) templates: Vec<Template>,
 }
 
@@ -153,6 +156,7 @@ impl Config {
             network: Network::resolve(raw.network, raw.audit)?,
             secrets: raw.secrets.into_iter().map(network::RawSecret::named).collect::<Result<_, _>>()?,
             packages: Packages::resolve(raw.packages),
+            upstreams: Upstreams::resolve(raw.upstreams, raw.skills, raw.privacy)?,
             templates: raw.templates.into_iter().map(raw::Template::named).collect::<Result<_, _>>()?,
         })
     }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::network::{RawAudit, RawNetwork, RawSecret};
 use super::packages::RawPackages;
+use super::upstreams::{RawPrivacy, RawSkills, RawUpstreams};
 use crate::complaint::Complaint;
 
 #[derive(Debug, Default, Deserialize)]
@@ -27,6 +28,12 @@ pub(super) struct Config {
     pub(super) secrets: BTreeMap<String, RawSecret>,
     #[serde(default)]
     pub(super) packages: RawPackages,
+    #[serde(default)]
+    pub(super) upstreams: RawUpstreams,
+    #[serde(default)]
+    pub(super) skills: RawSkills,
+    #[serde(default)]
+    pub(super) privacy: RawPrivacy,
     #[serde(default)]
     pub(super) templates: BTreeMap<String, Template>,
 }

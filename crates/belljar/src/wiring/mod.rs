@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 
+mod gateway;
 mod outside;
 
 use std::env;
@@ -11,11 +12,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use belljar_backends::{Choice, Host, Preload, choose};
-use belljar_core::Backend;
-use belljar_engine::{Engine, Settings};
+use belljar_core::{Backend, HostCalls};
+use belljar_engine::{Engine, Outside, Settings};
+use belljar_gateway::Gateway;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
+pub(crate) use self::gateway::{gateway, ledger, upstreams};
 pub(crate) use self::outside::{Parts, parts};
 use crate::complaint::Complaint;
 use crate::install::{Os, Places};
@@ -51,6 +54,30 @@ pub(crate) fn usual_cache() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home)?;
     Some(base.join("belljar"))
+}
+
+/// Where we keep what cannot be made again: skills, logins.
+pub(crate) fn usual_data() -> Option<PathBuf> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let base = env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home)?;
+    Some(base.join("belljar"))
+}
+
+/// Where we keep figures that nobody would miss for long.
+pub(crate) fn usual_state() -> Option<PathBuf> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let base = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home)?;
+    Some(base.join("belljar"))
+}
+
+/// Shows an address to whoever sits here, if there is a way; the address was printed too.
+pub(crate) fn open_browser(address: &str) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let quiet = std::process::Stdio::null;
+    let started =
+        std::process::Command::new(program).arg(address).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
+    // Whether it worked shows in whether anybody comes back.
+    drop(started);
 }
 
 pub(crate) fn host() -> Host {
@@ -103,10 +130,8 @@ pub(crate) fn backend(choice: Choice, preload: Preload) -> Arc<dyn Backend> {
 /// An engine with all that the configuration says of network and packages. Inside a runtime.
 pub(crate) fn engine(parts: Parts, settings: Settings) -> Engine {
     let settings = Settings { network: parts.network, ..settings };
-    match parts.provisions {
-        Some(provisions) => Engine::with_packages(parts.backend, settings, provisions),
-        None => Engine::new(parts.backend, settings),
-    }
+    let calls = parts.gateway.filter(Gateway::has_servers).map(|gateway| Arc::new(gateway) as Arc<dyn HostCalls>);
+    Engine::with_outside(parts.backend, settings, Outside { provisions: parts.provisions, calls })
 }
 
 /// What the engine may hand out on this host. Each sandbox takes a few descriptors of ours, so we take all that we may

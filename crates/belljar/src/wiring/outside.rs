@@ -14,6 +14,7 @@ use belljar_egress::{
     Audit, Bounds, Credential, Egress, Hidden, JsonLines, LogOnly, Over, Roots, Secret, Subnet, UpstreamProxy,
 };
 use belljar_engine::{NetworkSettings, Provisions};
+use belljar_gateway::Gateway;
 use belljar_packages::{HostSettings, Packages, Reachable, Registries};
 
 use crate::complaint::Complaint;
@@ -40,13 +41,18 @@ pub(crate) struct Parts {
     /// `None` where no packages are installed.
     pub(crate) provisions: Option<Provisions>,
     pub(crate) network: NetworkSettings,
+    /// `None` where no other servers are configured.
+    pub(crate) gateway: Option<Gateway>,
 }
 
 /// Inside a runtime.
 pub(crate) fn parts(choice: Choice, preload: Preload, config: &Config) -> Result<Parts, Complaint> {
     let registries = registries();
-    let egress = Egress::new(egress_settings(config, &registries)?).map_err(complain)?;
-    let store = if config.packages.install.value { store(config)? } else { None };
+    let audit = audit(config)?;
+    let egress = Egress::new(egress_settings(config, &registries, audit.clone())?).map_err(complain)?;
+    let has_upstreams = config.upstreams.are_configured();
+    let store = if config.packages.install.value || has_upstreams { store(config)? } else { None };
+    let gateway = super::gateway(config, store.clone(), audit)?;
     let mut host = super::host();
     host.layers.clone_from(&store);
     host.trust = Some(egress.trust());
@@ -58,11 +64,11 @@ pub(crate) fn parts(choice: Choice, preload: Preload, config: &Config) -> Result
         registries: registries.grants.clone(),
         registries_env: registries.env.clone(),
     };
-    let provisions = store.map(|store| Provisions {
+    let provisions = store.filter(|_| config.packages.install.value).map(|store| Provisions {
         packages: Packages::new(backend.clone(), package_settings(config, store, registries)),
         infer: config.packages.infer.value,
     });
-    Ok(Parts { backend, provisions, network })
+    Ok(Parts { backend, provisions, network, gateway })
 }
 
 fn registries() -> Registries {
@@ -121,15 +127,26 @@ fn store(config: &Config) -> Result<Option<PathBuf>, Complaint> {
     }
 }
 
-fn egress_settings(config: &Config, registries: &Registries) -> Result<belljar_egress::Settings, Complaint> {
+/// The file of the audit, if there is to be one.
+fn audit(config: &Config) -> Result<Option<Arc<JsonLines>>, Complaint> {
+    let Some(path) = &config.network.audit.value else { return Ok(None) };
+    let opened = JsonLines::open(path).map_err(|error| {
+        let what = format!("the audit file {} cannot be opened: {error}", path.display());
+        Complaint::new(what, "name one that can be written, below [audit]")
+    });
+    opened.map(|file| Some(Arc::new(file)))
+}
+
+fn egress_settings(
+    config: &Config,
+    registries: &Registries,
+    audit: Option<Arc<JsonLines>>,
+) -> Result<belljar_egress::Settings, Complaint> {
     let network = &config.network;
     let private = network.private.value.iter().map(|range| range.parse::<Subnet>()).collect::<Result<_, _>>();
-    let audit: Arc<dyn Audit> = match &network.audit.value {
+    let audit: Arc<dyn Audit> = match audit {
+        Some(file) => file,
         None => Arc::new(LogOnly),
-        Some(path) => Arc::new(JsonLines::open(path).map_err(|error| {
-            let what = format!("the audit file {} cannot be opened: {error}", path.display());
-            Complaint::new(what, "name one that can be written, below [audit]")
-        })?),
     };
     let upstream = registries.proxy.as_ref().map(|url| UpstreamProxy::parse(url.reveal(), &registries.no_proxy));
     Ok(belljar_egress::Settings {

@@ -169,18 +169,19 @@ impl StdioClient {
         message.unwrap_or_else(|line| panic!("a line that is no message: {line}"))
     }
 
-    /// The next message that is more than word of sandboxes that come and go.
+    /// The next message that is more than word of sandboxes and tools that come and go.
     #[track_caller]
     pub(crate) fn next_answer(&mut self) -> Value {
         loop {
             let message = self.next();
-            if message["method"] != "notifications/resources/list_changed" {
+            let method = message["method"].as_str().unwrap_or_default();
+            if !["notifications/resources/list_changed", "notifications/tools/list_changed"].contains(&method) {
                 return message;
             }
         }
     }
 
-    /// The next message, which must be the answer to this request, but for word of sandboxes that come and go.
+    /// The next message, which must be the answer to this request, but for word of what comes and goes.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: u64) -> Value {
         let message = self.next_answer();

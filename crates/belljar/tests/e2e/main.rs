@@ -9,6 +9,7 @@ mod bad_input;
 mod bench;
 mod cli;
 mod client;
+mod codemode;
 mod endings;
 mod host;
 mod http;

@@ -46,7 +46,9 @@ impl User {
         // The checkout may be closed to others.
         let public = folder(0o755);
         let binary = public.path().join("program");
-        fs::copy(BINARY, &binary).unwrap();
+        // By another process: a child that some other test forks meanwhile would have the file open to write, and what is
+        // open to write cannot be run.
+        assert!(Command::new("cp").arg(BINARY).arg(&binary).status().unwrap().success());
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
         let env = [("HOME", "/nonexistent"), ("PATH", "/usr/local/bin:/usr/bin:/bin")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();

@@ -112,6 +112,8 @@ pub enum FromGuest {
     /// [`super::ASKED_FIRST`] on.
     Asked {
         id: u32,
+        /// The program or cell that whoever asks belongs to, by the number it was started with; none if that has ended.
+        by: Option<u32>,
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
         part: Part,

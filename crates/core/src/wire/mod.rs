@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Spoken by both sides; a guest of another version is not talked to.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// No frame's body is longer.
 pub const FRAME_MAX: usize = 1024 * 1024 + 1024;

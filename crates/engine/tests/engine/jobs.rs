@@ -1,16 +1,17 @@
 //! Runs that nobody waits for, and callers that come back.
 
 use belljar_core::{Ending, Stdin, Then};
-use belljar_engine::{Answer, Attendance, Away, Departure, JobAction, JobView, Phase, Stays, StdinThen, Wants};
+use belljar_engine::{Answer, Attendance, Away, Departure, JobAction, JobView, Stays, StdinThen, Wants};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 
 fn stays(time: Duration) -> Attendance {
-    Attendance { stays: Stays::For(time), departure: Departure::default(), phase: Phase::default() }
+    Attendance::new(Stays::For(time))
 }
 
 fn away(away: Away) -> Attendance {
-    Attendance { stays: Stays::Away(away), departure: Departure::default(), phase: Phase::default() }
+    Attendance::new(Stays::Away(away))
 }
 
 #[track_caller]
@@ -49,6 +50,54 @@ async fn a_long_run_becomes_a_job_and_its_end_is_told_as_often_as_it_is_asked() 
     }
     let stranger = engine.job(&Principal::new("other"), name, JobAction::Poll, None).await;
     assert!(matches!(stranger, Err(EngineError::UnknownJob)));
+}
+
+/// Begins a run, and leaves it after a moment.
+async fn left(engine: &Engine, code: &str) -> JobView {
+    let leave = CancellationToken::new();
+    let attendance = Attendance { leave: Some(leave.clone()), ..stays(ms(60_000)) };
+    let who = me();
+    let attending = engine.attend(&who, fresh(code), attendance);
+    let (answer, ()) = tokio::join!(attending, async {
+        tokio::time::sleep(ms(100)).await;
+        leave.cancel();
+    });
+    job(answer.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_left_goes_on_and_is_come_back_to() {
+    let (fake, engine) = engine();
+    let begun = tokio::time::Instant::now();
+    let seen = left(&engine, "print a\nsleep 5000\nprint b").await;
+    assert_eq!((seen.stdout.as_slice(), seen.ended.is_none()), (&b"a\n"[..], true));
+    assert!(begun.elapsed() < ms(1000), "it was left at once");
+    assert_eq!(fake.programs(), 1);
+    let stranger = engine.rejoin(&Principal::new("other"), seen.id.as_str(), stays(ms(1000))).await;
+    assert!(matches!(stranger, Err(EngineError::UnknownJob)));
+    let soon = engine.rejoin(&me(), seen.id.as_str(), stays(ms(100))).await.unwrap();
+    assert!(job(soon).ended.is_none());
+    let answer = engine.rejoin(&me(), seen.id.as_str(), stays(ms(60_000))).await.unwrap();
+    assert!(matches!(answer, Answer::Finished(run) if run.report.stdout == b"a\nb\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_came_back_may_hang_up_or_cancel() {
+    for (hangs_up, programs) in [(true, 1), (false, 0)] {
+        let (fake, engine) = engine();
+        let seen = left(&engine, "sleep 20000").await;
+        let departure = Departure::default();
+        let attendance = Attendance { departure: departure.clone(), ..stays(ms(60_000)) };
+        let gone = tokio::time::timeout(ms(100), async {
+            if hangs_up {
+                departure.hung_up();
+            }
+            engine.rejoin(&me(), seen.id.as_str(), attendance).await
+        });
+        assert!(gone.await.is_err());
+        tokio::time::sleep(ms(10_000)).await;
+        assert_eq!(fake.programs(), programs, "hangs up: {hangs_up}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,8 +186,7 @@ async fn a_talkative_job_forgets_its_oldest_output() {
 
 /// A caller that hangs up after a while.
 async fn hang_up(engine: &Engine, request: RunRequest, departure: Departure) {
-    let attendance =
-        Attendance { stays: Stays::For(ms(60_000)), departure: departure.clone(), phase: Phase::default() };
+    let attendance = Attendance { departure: departure.clone(), ..stays(ms(60_000)) };
     let who = me();
     let mut call = std::pin::pin!(engine.attend(&who, request, attendance));
     tokio::select! {

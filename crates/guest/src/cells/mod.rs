@@ -181,6 +181,11 @@ impl Kernel {
         self.cell.as_ref().is_some_and(|cell| cell.id == id)
     }
 
+    /// The cell whose code it runs.
+    pub(crate) fn running_cell(&self) -> Option<u32> {
+        self.cell.as_ref().filter(|cell| cell.is_running()).map(|cell| cell.id)
+    }
+
     /// Whether a cell can be run in it.
     pub(crate) fn is_usable(&self) -> bool {
         self.process.standing_runner().is_some() && self.control.is_open() && !self.spent

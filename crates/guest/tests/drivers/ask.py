@@ -20,8 +20,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness
 
 ASK = os.path.join(harness.HERE, "..", "..", "src", "ask")
+CALLS = os.path.join(harness.HERE, "..", "..", "src", "calls")
 ENV = {"PATH": "/belljar/bin:/belljar/packages/bin:/node_modules/.bin:" + os.environ["PATH"], "HOME": "/tmp",
-       "LANG": "C.UTF-8", "PYTHONUSERBASE": "/belljar/packages", "PYTHONPATH": "/belljar/lib"}
+       "LANG": "C.UTF-8", "PYTHONUSERBASE": "/belljar/packages", "PYTHONPATH": "/belljar/lib",
+       "NODE_PATH": "/belljar/node"}
 
 
 def sandbox(guest):
@@ -38,10 +40,16 @@ def sandbox(guest):
     for name in "belljar/bin", "belljar/packages", "node_modules", "home/agent":
         os.makedirs(os.path.join(root, name))
     shutil.copy(guest, os.path.join(root, "belljar/ask"))
-    for name in "pip", "pip3", "uv":
+    for name in "tools", "skills":
+        os.mkdir(os.path.join(root, name))
+    for name in "pip", "pip3", "uv", "tools":
         os.symlink("../ask", os.path.join(root, "belljar/bin", name))
     shutil.copytree(os.path.join(ASK, "pip"), os.path.join(root, "belljar/lib/pip"))
     shutil.copy(os.path.join(ASK, "sitecustomize.py"), os.path.join(root, "belljar/lib"))
+    shutil.copytree(os.path.join(CALLS, "python/mcp_runtime"), os.path.join(root, "belljar/lib/mcp_runtime"),
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(os.path.join(CALLS, "python/tools.py"), os.path.join(root, "belljar/lib"))
+    shutil.copytree(os.path.join(CALLS, "node"), os.path.join(root, "belljar/node"))
     os.chroot(root)
     os.chdir("/tmp")
 

@@ -27,7 +27,7 @@ for name in bin sbin lib lib32 lib64 libx32 usr etc dev opt; do
   if [ -L "/$name" ]; then cp -P "/$name" "$root/$name"
   elif [ -d "/$name" ]; then mkdir "$root/$name"; mount --rbind "/$name" "$root/$name"; fi
 done
-mkdir "$root/workspace" "$root/tmp" "$root/proc" "$root/sealed"
+mkdir -p "$root/home/agent" "$root/workspace" "$root/tmp" "$root/proc" "$root/sealed"
 mount -t tmpfs -o "size=$3" none "$root/workspace"
 mount -t tmpfs -o ro none "$root/sealed"
 mount -t proc proc "$root/proc"
@@ -201,6 +201,19 @@ impl Guest {
                 return frame;
             }
             self.kept.push_back(frame);
+        }
+    }
+
+    /// The next question that a program asks, and whose it is.
+    pub(crate) fn asked(&mut self) -> (u32, Option<u32>, Vec<u8>) {
+        let is_question = |frame: &FromGuest| matches!(frame, FromGuest::Asked { .. });
+        let kept = self.kept.iter().position(is_question).and_then(|index| self.kept.remove(index));
+        let mut frame = kept;
+        loop {
+            match frame.take().unwrap_or_else(|| self.receive().expect("the guest is gone")) {
+                FromGuest::Asked { id, by, bytes, part: Part::Last } => return (id, by, bytes),
+                other => self.kept.push_back(other),
+            }
         }
     }
 

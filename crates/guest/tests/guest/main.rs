@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "as in a test, so in its tools")]
 
+mod asks;
 mod cells;
 mod changes;
 mod ends;

@@ -7,7 +7,7 @@ pub(crate) mod words;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use belljar_core::{BUILD, Backend, Language, LayerKind};
+use belljar_core::{BUILD, Backend, Language, PackageKind};
 use serde_json::json;
 
 use crate::facts::Facts;
@@ -29,7 +29,7 @@ pub(crate) struct Builder<'a> {
 /// What to build, checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
-    pub(crate) kind: LayerKind,
+    pub(crate) kind: PackageKind,
     pub(crate) interpreters: Vec<String>,
     /// What was asked for, and names this order together with what it is for.
     pub(crate) key: String,
@@ -90,11 +90,11 @@ impl Builder<'_> {
         tell: Tell<'_>,
     ) -> Result<Arc<Environment>, InstallError> {
         let (language, code) = match order.kind {
-            LayerKind::Python => (Language::Python, include_str!("inside/build.py")),
-            LayerKind::Node => (Language::JavaScript, include_str!("inside/build.js")),
+            PackageKind::Python => (Language::Python, include_str!("inside/build.py")),
+            PackageKind::Node => (Language::JavaScript, include_str!("inside/build.js")),
         };
         let brought = match order.kind {
-            LayerKind::Python if facts.uv.is_none() => match self.uv(facts, &order.interpreters, tell).await {
+            PackageKind::Python if facts.uv.is_none() => match self.uv(facts, &order.interpreters, tell).await {
                 Ok(uv) => Some(uv),
                 Err(error) if facts.pip && error.kind != InstallErrorKind::NoSpace => {
                     tracing::info!(%error, "packages are installed by pip, since there is no uv");
@@ -102,7 +102,7 @@ impl Builder<'_> {
                 }
                 Err(error) => return Err(error),
             },
-            LayerKind::Python | LayerKind::Node => None,
+            PackageKind::Python | PackageKind::Node => None,
         };
         let uv = brought.as_ref().map(|_| format!("{BUILD}/uv")).or_else(|| facts.uv.clone());
         let job = job(order, uv.as_deref());
@@ -138,7 +138,7 @@ fn job(order: &Order, uv: Option<&str>) -> serde_json::Value {
     let below = order.below.as_ref().map(|_| order.kind.inside());
     let kept = order.below.iter().flat_map(|below| below.packages.iter()).collect::<Vec<_>>();
     match order.kind {
-        LayerKind::Python => {
+        PackageKind::Python => {
             let lines = requirements(order).iter().map(|line| format!("{line}\n")).collect::<String>();
             // What is imported already keeps its version.
             let constraints = kept.iter().map(|(name, version)| format!("{name}=={version}\n")).collect::<String>();
@@ -147,7 +147,7 @@ fn job(order: &Order, uv: Option<&str>) -> serde_json::Value {
                 "requirements": order.locked.unwrap_or(&lines), "constraints": constraints,
             })
         }
-        LayerKind::Node => {
+        PackageKind::Node => {
             let wanted = order.required.iter().chain(&order.inferred).collect::<Vec<_>>();
             json!({ "build": BUILD, "below": below, "requirements": wanted, "constraints": kept })
         }
@@ -155,7 +155,7 @@ fn job(order: &Order, uv: Option<&str>) -> serde_json::Value {
 }
 
 fn record(
-    kind: LayerKind,
+    kind: PackageKind,
     built: Built,
     requirements: &[String],
     left_out: Vec<(String, String)>,
@@ -163,7 +163,7 @@ fn record(
     made_for: String,
 ) -> Record {
     Record {
-        kind: kind.into(),
+        kind,
         packages: built.packages,
         modules: built.modules.into_iter().collect(),
         bytes: measured.bytes,

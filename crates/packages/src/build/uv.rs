@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-use belljar_core::{BUILD, Language, LayerKind};
+use belljar_core::{BUILD, Language, PackageKind};
 use rustix::fs::{FileType, Mode, OFlags};
 use serde_json::json;
 
@@ -63,7 +63,7 @@ impl Builder<'_> {
         let made_for = facts.made_for.clone();
         site.publish(self.settings, move |building, measured| {
             let asked = [format!("uv=={VERSION}")];
-            building.publish(&id, &record(LayerKind::Python, built, &asked, Vec::new(), measured, made_for))
+            building.publish(&id, &record(PackageKind::Python, built, &asked, Vec::new(), measured, made_for))
         })
         .await
     }

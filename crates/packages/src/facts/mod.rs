@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use belljar_core::{Backend, Exit, Language, LayerKind, Network, Source, Spec};
+use belljar_core::{Backend, Exit, Language, Network, PackageKind, Source, Spec};
 use serde::Deserialize;
 
 use crate::run::{RunError, program, run};
@@ -32,7 +32,7 @@ impl Facts {
 }
 
 /// By kind and chosen interpreters. A place for each, so that two who ask at once ask once.
-type Known = Mutex<HashMap<(LayerKind, Vec<String>), Arc<tokio::sync::OnceCell<Arc<Facts>>>>>;
+type Known = Mutex<HashMap<(PackageKind, Vec<String>), Arc<tokio::sync::OnceCell<Arc<Facts>>>>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Interpreters {
@@ -48,7 +48,7 @@ impl Interpreters {
     pub(crate) async fn facts(
         &self,
         backend: &dyn Backend,
-        kind: LayerKind,
+        kind: PackageKind,
         interpreters: &[String],
     ) -> Result<Arc<Facts>, InstallError> {
         let cell = {
@@ -62,16 +62,16 @@ impl Interpreters {
     }
 
     /// If it was asked before.
-    pub(crate) fn known(&self, kind: LayerKind, interpreters: &[String]) -> Option<Arc<Facts>> {
+    pub(crate) fn known(&self, kind: PackageKind, interpreters: &[String]) -> Option<Arc<Facts>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&(kind, interpreters.to_vec()))?.get().cloned()
     }
 }
 
-async fn ask(backend: &dyn Backend, kind: LayerKind, interpreters: &[String]) -> Result<Arc<Facts>, InstallError> {
+async fn ask(backend: &dyn Backend, kind: PackageKind, interpreters: &[String]) -> Result<Arc<Facts>, InstallError> {
     let (language, code) = match kind {
-        LayerKind::Python => (Language::Python, include_str!("inside.py")),
-        LayerKind::Node => (Language::JavaScript, include_str!("inside.js")),
+        PackageKind::Python => (Language::Python, include_str!("inside.py")),
+        PackageKind::Node => (Language::JavaScript, include_str!("inside.js")),
     };
     let failed = |why: String| {
         let words = format!("the interpreter could not be asked what it has: {why}");

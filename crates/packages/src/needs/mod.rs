@@ -63,18 +63,18 @@ impl Asker {
     }
 }
 
+/// What a sandbox has of ours, under names that the registries have too.
+const OURS: [&str; 2] = ["tools", "mcp_runtime"];
+
 fn python(modules: &[Module], known: &BTreeSet<String>, local: &[String]) -> Needs {
     let is_there = |name: &str| {
         let top = name.split('.').next().unwrap_or_default();
-        known.contains(top) && !names::is_shared(top) || local.iter().any(|one| one == top)
+        known.contains(top) && !names::is_shared(top) || OURS.contains(&top) || local.iter().any(|one| one == top)
     };
     let missing = modules.iter().filter(|module| !module.optional && !is_there(&module.name));
     let inferred = missing.filter_map(|module| names::distribution(&module.name)).collect::<BTreeSet<_>>();
     Needs { inferred: inferred.into_iter().collect(), ..Needs::default() }
 }
-
-/// What a sandbox has of ours, under names that the registry has too.
-const OURS: [&str; 1] = ["tools"];
 
 fn node(modules: &[Module], known: &BTreeSet<String>, local: &[String]) -> Needs {
     let mut needs = Needs::default();
@@ -117,7 +117,18 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_and_not_optional_is_inferred() {
-        let found = modules(&["os.path", "pandas", "cv2", "ujson?", "mine.x", "utils", "sklearn.svm", "sklearn"]);
+        let found = modules(&[
+            "os.path",
+            "pandas",
+            "cv2",
+            "ujson?",
+            "mine.x",
+            "utils",
+            "sklearn.svm",
+            "sklearn",
+            "tools.github",
+            "mcp_runtime",
+        ]);
         let needs = python(&found, &known(&["os", "pandas"]), &["mine".to_owned()]);
         assert_eq!(needs.inferred, ["opencv-python-headless", "scikit-learn"]);
     }

@@ -16,7 +16,7 @@ mod url;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use belljar_core::{Grant, Host, LayerKind};
+use belljar_core::{Grant, Host, PackageKind};
 
 use collect::Collected;
 
@@ -158,13 +158,13 @@ impl Registries {
     }
 
     /// The host to look for before a build; `None` where only a proxy could tell.
-    pub(crate) fn host_of(&self, kind: LayerKind) -> Option<Host> {
+    pub(crate) fn host_of(&self, kind: PackageKind) -> Option<Host> {
         if self.proxy.is_some() {
             return None;
         }
         let address = match kind {
-            LayerKind::Python => &self.python_index,
-            LayerKind::Node => &self.node_registry,
+            PackageKind::Python => &self.python_index,
+            PackageKind::Node => &self.node_registry,
         };
         url::Address::parse(address).map(|address| address.host)
     }

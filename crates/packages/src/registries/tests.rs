@@ -47,7 +47,7 @@ fn without_settings_the_public_registries_are_used() {
     );
     assert_eq!(env(&public, "UV_DEFAULT_INDEX"), Some("https://pypi.org/simple"));
     assert!(public.credentials.is_empty() && public.proxy.is_none() && public.ignored.is_empty());
-    assert_eq!(public.host_of(LayerKind::Node).unwrap().to_string(), "registry.npmjs.org");
+    assert_eq!(public.host_of(PackageKind::Node).unwrap().to_string(), "registry.npmjs.org");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn npms_registries_scopes_and_tokens_are_found() {
     let clear = own.credentials.iter().find(|one| one.grant.to_string() == "10.0.0.5:4873").unwrap();
     assert_eq!(clear.over, Over::Either);
     assert_eq!(own.proxy.as_ref().unwrap().reveal(), "http://proxy.example:3128");
-    assert_eq!(own.host_of(LayerKind::Node), None, "only the proxy knows");
+    assert_eq!(own.host_of(PackageKind::Node), None, "only the proxy knows");
 }
 
 #[test]

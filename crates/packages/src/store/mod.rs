@@ -112,7 +112,7 @@ impl Store {
         let held = Lock::try_share(file).ok()??;
         let is_there = held.metadata().ok()?.nlink() > 0 && fs::symlink_metadata(self.root.join(id)).ok()?.is_dir();
         let record = Record::read(&held).filter(|_| is_there)?;
-        let layer = Layer { kind: record.kind.into(), id: id.to_owned() };
+        let layer = Layer { kind: LayerKind::Packages(record.kind), id: id.to_owned() };
         Some(Arc::new(Environment::new(layer, record, held)))
     }
 
@@ -241,14 +241,5 @@ pub(crate) fn trouble(doing: &str, error: &io::Error) -> InstallError {
             format!("{doing}: the disk that holds the layers' cache is full"),
         ),
         false => InstallError::new(InstallErrorKind::Failed, format!("{doing}: {error}")),
-    }
-}
-
-impl From<record::Kind> for LayerKind {
-    fn from(kind: record::Kind) -> LayerKind {
-        match kind {
-            record::Kind::Python => LayerKind::Python,
-            record::Kind::Node => LayerKind::Node,
-        }
     }
 }

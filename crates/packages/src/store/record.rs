@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 
-use belljar_core::LayerKind;
+use belljar_core::PackageKind;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ const RECORD_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
-    pub(crate) kind: Kind,
+    pub(crate) kind: PackageKind,
     /// Names and versions, in order.
     pub(crate) packages: Vec<(String, String)>,
     pub(crate) modules: BTreeSet<String>,
@@ -24,22 +24,6 @@ pub(crate) struct Record {
     pub(crate) made_for: String,
     pub(crate) requirements: Vec<String>,
     pub(crate) left_out: Vec<(String, String)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    Python,
-    Node,
-}
-
-impl From<LayerKind> for Kind {
-    fn from(kind: LayerKind) -> Kind {
-        match kind {
-            LayerKind::Python => Kind::Python,
-            LayerKind::Node => Kind::Node,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

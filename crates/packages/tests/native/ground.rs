@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use belljar_backends::{Choice, Host, Preload, choose};
-use belljar_core::{Backend, LayerKind, Network, Spec};
+use belljar_core::{Backend, Network, PackageKind, Spec};
 use belljar_egress::{Egress, Settings as EgressSettings, guard};
 use belljar_packages::{Credential, HostSettings, Installed, Over, Packages, Registries, Settings, Wanted};
 use belljar_testkit::contract::{command, run};
@@ -86,7 +86,7 @@ pub(crate) fn ground(settings: impl FnOnce(&mut Settings)) -> Ground {
 
 pub(crate) fn python(required: &[&str], inferred: &[&str]) -> Wanted {
     let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-    Wanted { required: own(required), inferred: own(inferred), ..Wanted::new(LayerKind::Python, &[]) }
+    Wanted { required: own(required), inferred: own(inferred), ..Wanted::new(PackageKind::Python, &[]) }
 }
 
 /// What a line says in a fresh sandbox with that environment.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use belljar_core::{Language, LayerKind, Spec};
+use belljar_core::{Language, PackageKind, Spec};
 use belljar_packages::{InstallErrorKind, Installed, Packages, Phase, Settings, Wanted};
 use belljar_testkit::contract::{command, run};
 
@@ -108,7 +108,7 @@ async fn npms_packages_are_imported_in_both_ways() {
     let code = "import isOdd from 'is-odd';\nimport fs from 'fs';\nimport ms from 'npm:ms@2.1.3';\nimport './near.js';";
     let needs = packages.needs(Language::JavaScript, code, &[], &[]).await;
     assert_eq!((needs.required.clone(), needs.inferred.clone()), (vec!["ms@2.1.3".into()], vec!["is-odd".to_owned()]));
-    let wanted = Wanted { required: needs.required, inferred: needs.inferred, ..Wanted::new(LayerKind::Node, &[]) };
+    let wanted = Wanted { required: needs.required, inferred: needs.inferred, ..Wanted::new(PackageKind::Node, &[]) };
     let installed = packages.environment(wanted, |_| ()).await.unwrap();
     let environment = installed.environment.as_ref().unwrap();
     assert!(environment.packages.contains(&("ms".into(), "2.1.3".into())) && environment.has("is-number"));
@@ -117,13 +117,13 @@ async fn npms_packages_are_imported_in_both_ways() {
     let wanted = Wanted {
         required: vec!["left-pad".into()],
         on_top_of: installed.environment.clone(),
-        ..Wanted::new(LayerKind::Node, &[])
+        ..Wanted::new(PackageKind::Node, &[])
     };
     let more = packages.environment(wanted, |_| ()).await.unwrap();
     assert!(more.environment.as_ref().unwrap().packages.contains(&("ms".into(), "2.1.3".into())));
     let line = "cd /tmp && node -e 'console.log(require(\"ms\")(60000), require(\"left-pad\")(1, 3, 0))'";
     assert_eq!(told(&*backend, &more, line).await, "1m 001");
-    let wanted = Wanted { required: vec!["@belljar/no-such".into()], ..Wanted::new(LayerKind::Node, &[]) };
+    let wanted = Wanted { required: vec!["@belljar/no-such".into()], ..Wanted::new(PackageKind::Node, &[]) };
     let error = packages.environment(wanted, |_| ()).await.unwrap_err();
     assert_eq!(error.kind, InstallErrorKind::NotFound, "{error}");
 }

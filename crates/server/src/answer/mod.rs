@@ -4,6 +4,7 @@
 //! What a program did is a result, however badly it ended; what we failed to do is one sentence with the next step.
 
 mod around;
+mod called;
 mod run;
 mod shorten;
 
@@ -16,6 +17,7 @@ use belljar_engine::SandboxInfo;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
+pub(crate) use self::called::{call_failed, note as calls_note};
 pub(crate) use self::run::{Told, ran, still_running};
 pub(crate) use self::shorten::shorten_text;
 use crate::{clean, mime};

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::shorten::{Shortened, shorten, shorten_text};
-use super::{around, on_new_line};
+use super::{around, called, on_new_line};
 use crate::address::{self, Value as Which};
 use crate::{clean, mime};
 
@@ -127,6 +127,7 @@ pub(crate) fn ran(told: &Told<'_>) -> CallToolResult {
         structured.insert("expires_in_seconds".into(), expires_in.as_secs().into());
     }
     around::structured(run, &mut structured);
+    called::structured(&run.calls, &mut structured);
     structured.insert("duration_ms".into(), millis(report.duration).into());
     structured.insert("usage".into(), json!(report.usage));
     structured.insert("isolation".into(), json!(report.isolation));
@@ -166,6 +167,11 @@ pub(crate) fn ran(told: &Told<'_>) -> CallToolResult {
     // An error that tells itself is no news as an exit code.
     let told_itself = error.is_some() && report.ending == Ending::Exited { code: 1 };
     if let Some(note) = ending_note(run, *wall).filter(|_| !told_itself) {
+        on_new_line(&mut text, &note);
+    }
+    if !report.ending.is_success()
+        && let Some(note) = called::note(&run.calls)
+    {
         on_new_line(&mut text, &note);
     }
     for note in around::notes(run) {

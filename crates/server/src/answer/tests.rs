@@ -353,3 +353,24 @@ async fn everything_at_once_keeps_to_the_budget() {
     assert!(told.len() < 2 * TEXT_BYTES_MAX, "{}", told.len());
     assert!(text(&result).contains("out") && text(&result).contains("err"));
 }
+
+#[tokio::test]
+async fn calls_are_told_and_after_a_failure_in_the_text_too() {
+    let made = |outcome: &str| belljar_core::Made {
+        tool: "github.create_issue".into(),
+        outcome: outcome.into(),
+        milliseconds: 4,
+    };
+    let calls = belljar_core::Calls { made: vec![made("ok"), made("ok"), made("Upstream")], more: 0, direct_tokens: 9 };
+    let worked = answered_with(|run| run.calls = calls.clone()).await;
+    assert_eq!(structured(&worked)["calls"][0]["count"], 2);
+    assert_eq!(text(&worked), "(no output)", "what worked is told by what it prints");
+    let failed = answered_with(|run| {
+        run.report.ending = Ending::Exited { code: 1 };
+        run.calls = calls;
+    })
+    .await;
+    let note = "[calls made before the error: github.create_issue ok x2, github.create_issue Upstream]";
+    assert!(text(&failed).contains(note), "{}", text(&failed));
+    assert_eq!(answered_with(|_| {}).await.structured_content.unwrap().get("calls"), None);
+}

@@ -14,6 +14,7 @@ use super::files::{self, FileInfo, FileRef};
 use super::memory::{self, Desk};
 use super::table::{Action, Keys, Place, Profile, Style, Wall, What};
 use super::{create, ending, rich, wrap};
+use crate::approval;
 use crate::tools::Call;
 
 /// A surface without jobs waits for each run. This is longer than any, its time in the queue included.
@@ -136,11 +137,15 @@ impl Doing<'_> {
             What::Command => (Source::Command(self.args.required("command")?), None),
             What::Wrapped => {
                 let code = self.args.text("python_code")?;
+                let source = Source::Code { language: Language::Python, code: code.clone() };
+                self.approve(&source).await?;
                 let program = wrap::program(&code, self.args.object("global_variables")?, wall)?;
                 let run = self.start(None, program).await?;
                 return Ok(self.ran(run, wall, Some(Language::Python), Vec::new()));
             }
         };
+        // Before there is a place for it: nothing is made for a program that nobody approves.
+        self.approve(&source).await?;
         let cwd = if self.profile.style == Style::AgentExec { self.args.nonempty("cwd")? } else { None };
         let program = Program { cwd, ..program(source, wall) };
         match place {
@@ -172,11 +177,28 @@ impl Doing<'_> {
         }
     }
 
-    /// Runs a program to its end. Whoever gives up the call stops it.
+    async fn approve(&self, source: &Source) -> Result<(), Fault> {
+        match &self.call.asking {
+            Some(asking) => Ok(asking.approve(self.call, source).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a program of the caller's to its end. Whoever gives up the call stops it.
     async fn start(&self, sandbox: Option<String>, program: Program) -> Result<Arc<Run>, Fault> {
+        let wall = program.wall;
+        let request = RunRequest { sandbox, program, wants: Wants::default() };
+        match approval::attend(self.call, request, Stays::For(PATIENCE), wall).await? {
+            Answer::Finished(run) => Ok(run),
+            Answer::Job(_) => Err(Fault::refused("it did not end in time; do less at once")),
+        }
+    }
+
+    /// The same for a program of ours, which nobody is asked about.
+    async fn start_own(&self, sandbox: Option<String>, program: Program) -> Result<Arc<Run>, Fault> {
         let (wall, phase) = (program.wall, Phase::default());
         let departure = self.call.departure.clone();
-        let attendance = Attendance { stays: Stays::For(PATIENCE), departure, phase: phase.clone() };
+        let attendance = Attendance { departure, phase: phase.clone(), ..Attendance::new(Stays::For(PATIENCE)) };
         let request = RunRequest { sandbox, program, wants: Wants::default() };
         let attended = self.call.engine.attend(self.call.who, request, attendance);
         match self.call.progress.during(wall, &phase, attended).await? {
@@ -185,7 +207,10 @@ impl Doing<'_> {
         }
     }
 
-    fn ran(&self, run: Arc<Run>, wall: Duration, language: Option<Language>, notes: Vec<String>) -> Outcome {
+    fn ran(&self, run: Arc<Run>, wall: Duration, language: Option<Language>, mut notes: Vec<String>) -> Outcome {
+        if !run.report.ending.is_success() {
+            notes.extend(crate::answer::calls_note(&run.calls));
+        }
         let is_kept = self.call.engine.kept(self.call.who, run.id.as_str()).is_some();
         let whole = is_kept.then(|| format!("belljar://runs/{}/stdout (and /stderr)", run.id));
         Outcome::Ran(Box::new(Ran { run, wall, language, session: None, files: Vec::new(), notes, whole }))
@@ -226,6 +251,8 @@ impl Doing<'_> {
         let program = Program { changed_max: CHANGED_MAX, ..program };
         let asked = self.args.optional("session_id")?.filter(|id| !id.is_empty() && id != "0");
         let (call, desk) = (self.call, self.desk.clone());
+        // A call that comes back to its run comes back to the session that was made for it.
+        let asked = asked.or_else(|| desk.name_of(&self.sandbox_come_back_to()?));
         let (id, sandbox, is_new) = match asked {
             Some(id) => {
                 let sandbox = desk.sandbox_of(&id).ok_or_else(|| self.expired(&id))?;
@@ -242,6 +269,7 @@ impl Doing<'_> {
         };
         let run = match self.start(Some(sandbox.clone()), program).await {
             Ok(run) => run,
+            Err(fault @ Fault::Asks(_)) => return Err(fault),
             Err(fault) => {
                 if is_new {
                     // Nobody was told of it.
@@ -271,6 +299,13 @@ impl Doing<'_> {
         };
         (ran.session, ran.files) = (Some(session), files);
         Ok(Outcome::Ran(ran))
+    }
+
+    fn sandbox_come_back_to(&self) -> Option<String> {
+        let job = self.call.asking.as_ref()?.came_back.job()?;
+        let jobs = self.call.engine.jobs(self.call.who);
+        let job = jobs.into_iter().find(|known| known.id.as_str() == job)?;
+        job.sandbox.map(|sandbox| sandbox.as_str().to_owned())
     }
 
     /// Pictures that a cell showed, as files of the session.
@@ -343,7 +378,7 @@ impl Doing<'_> {
         let path = self.args.nonempty("path")?.unwrap_or_else(|| ".".into());
         let listing = self.call.engine.list(self.call.who, &sandbox, &path, 1, LIST_ENTRIES_MAX).await?;
         // The engine's listing has neither owner nor permissions; without them the answer still stands.
-        let detail = self.start(Some(sandbox), files::list_details(&path)).await;
+        let detail = self.start_own(Some(sandbox), files::list_details(&path)).await;
         let details = detail.map(|run| files::parse_details(&run.report.stdout)).unwrap_or_default();
         let files = listing.entries.iter().map(|entry| FileInfo::of(entry, &details)).collect();
         Ok(Outcome::Listed { files, more: listing.truncated })
@@ -406,7 +441,7 @@ impl Doing<'_> {
         let port = self.args.number("port", 1.0, 65535.0)?.filter(|port| port.fract() == 0.0);
         let port = port.ok_or_else(|| Fault::argument("port is required; send a whole number from 1 to 65535"))? as u16;
         if self.args.flag("checkServer")? {
-            let run = self.start(Some(sandbox), files::is_listening(port)).await?;
+            let run = self.start_own(Some(sandbox), files::is_listening(port)).await?;
             if !run.report.ending.is_success() {
                 let sentence = format!("no server detected on port {port}. Process info: No process found");
                 return Err(Fault::refused(sentence));
@@ -472,7 +507,7 @@ impl Doing<'_> {
     /// What a command of ours printed; what it complained of is the fault.
     async fn shell(&self, sandbox: String, program: Program) -> Result<String, Fault> {
         let wall = program.wall;
-        let run = self.start(Some(sandbox), program).await?;
+        let run = self.start_own(Some(sandbox), program).await?;
         if run.report.ending.is_success() {
             return Ok(super::reply::stream(&run.report.stdout));
         }

@@ -7,6 +7,7 @@ use belljar_core::BackendError;
 use belljar_engine::EngineError;
 
 use super::table::Style;
+use crate::approval::{Question, Unanswered};
 
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -14,6 +15,8 @@ pub(super) enum Fault {
     Engine(EngineError),
     /// Something that this surface had and Belljar does not have, or an operation that failed in the sandbox.
     Refused(String),
+    /// A person has to say something first.
+    Asks(Question),
 }
 
 impl Fault {
@@ -54,6 +57,7 @@ impl Fault {
         match self {
             Fault::Argument(sentence) | Fault::Refused(sentence) => sentence.clone(),
             Fault::Engine(error) => engine(error, style),
+            Fault::Asks(_) => "a person is asked".into(),
         }
     }
 }
@@ -91,6 +95,16 @@ fn engine(error: &EngineError, style: Style) -> String {
 impl From<EngineError> for Fault {
     fn from(error: EngineError) -> Fault {
         Fault::Engine(error)
+    }
+}
+
+impl From<Unanswered> for Fault {
+    fn from(unanswered: Unanswered) -> Fault {
+        match unanswered {
+            Unanswered::Engine(error) => Fault::Engine(error),
+            Unanswered::Refused(sentence) => Fault::Refused(sentence),
+            Unanswered::Asks(question) => Fault::Asks(question),
+        }
     }
 }
 

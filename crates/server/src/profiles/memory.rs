@@ -68,6 +68,10 @@ impl Desk {
         self.names().iter().find(|(known, _)| known == name).map(|(_, sandbox)| sandbox.clone())
     }
 
+    pub(super) fn name_of(&self, sandbox: &str) -> Option<String> {
+        self.names().iter().find(|(_, known)| known == sandbox).map(|(name, _)| name.clone())
+    }
+
     /// Whether there is room for one more name, after those of sandboxes that are gone.
     pub(super) fn make_room(&self, engine: &Engine, who: &Principal) -> Result<(), Fault> {
         let standing = engine.sandboxes(who);

@@ -23,12 +23,13 @@ use std::sync::Arc;
 use belljar_core::Language;
 use belljar_engine::{Engine, Principal};
 use rmcp::ErrorData;
-use rmcp::model::{CallToolResult, JsonObject, ReadResourceResult, Resource, ResourceTemplate, Tool};
+use rmcp::model::{CallToolResponse, JsonObject, ReadResourceResult, Resource, ResourceTemplate, Tool};
 use serde_json::Value;
 
 use crate::tools::Call;
 use act::Doing;
 use args::Args;
+use fault::Fault;
 pub(crate) use memory::Memory;
 pub use table::NAMES;
 pub(crate) use table::Profile;
@@ -55,13 +56,17 @@ impl Profile {
         offered.map(tool).collect()
     }
 
+    pub(crate) fn knows(&self, tool: &str) -> bool {
+        self.rows.iter().any(|row| row.name == tool || row.aliases.contains(&tool))
+    }
+
     /// The answer of the tool of that name, or of that other spelling; `None` when there is none.
-    pub(crate) async fn call(&'static self, tool: &str, call: Call<'_>, memory: &Memory) -> Option<CallToolResult> {
+    pub(crate) async fn call(&'static self, tool: &str, call: Call<'_>, memory: &Memory) -> Option<CallToolResponse> {
         let row = self.rows.iter().find(|row| row.name == tool || row.aliases.contains(&tool))?;
         Some(self.answer(row, call, memory).await)
     }
 
-    async fn answer(&'static self, row: &'static Row, mut call: Call<'_>, memory: &Memory) -> CallToolResult {
+    async fn answer(&'static self, row: &'static Row, mut call: Call<'_>, memory: &Memory) -> CallToolResponse {
         let arguments = call.arguments.take();
         let session = arguments.as_ref().and_then(|all| all.get("session_id")).and_then(Value::as_str);
         let session = session.map(str::to_owned);
@@ -74,12 +79,13 @@ impl Profile {
         };
         let reply = match outcome {
             Ok(outcome) => shape::answer(self.style, outcome),
+            Err(Fault::Asks(question)) => return CallToolResponse::InputRequired(*question),
             Err(fault) => {
                 tracing::debug!(profile = self.name, tool = row.name, ?fault, "a tool call was refused");
                 shape::refused(self.style, row.action, &fault, session.as_deref())
             }
         };
-        reply.finish()
+        reply.finish().into()
     }
 
     /// Resources of its own; files of sandboxes are not among them.

@@ -1,9 +1,10 @@
 //! `job`: a run in the background, looked at, waited for and talked to.
 
-use belljar_engine::{JobAction, Phase, StdinThen};
+use belljar_engine::{JobAction, StdinThen};
 use rmcp::model::CallToolResult;
 
 use super::{Arguments, BadArgument, Call, ToolError, looked_at};
+use crate::approval;
 
 const ARGUMENTS: &[&str] = &["job_id", "action", "offset", "timeout", "stdin", "eof", "signal"];
 
@@ -19,6 +20,12 @@ pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError
         // The caller's own patience bounds every wait; it can wait again.
         "wait" => JobAction::Wait(timeout.unwrap_or(call.patience).min(call.patience)),
         "stdin" => {
+            // What a shell reads is a program too, and this one nobody would have seen.
+            if call.asking.as_ref().is_some_and(|asking| asking.code_mode.approves_code()) {
+                let words =
+                    "programs are approved by a person here, and so is their input: send stdin with the program itself";
+                return Err(BadArgument::new(words).into());
+            }
             let Some(text) = stdin.or_else(|| eof.then(String::new)) else {
                 return Err(BadArgument::new("stdin is missing; send the text, or eof: true to end the input").into());
             };
@@ -27,11 +34,7 @@ pub(super) async fn call(mut call: Call<'_>) -> Result<CallToolResult, ToolError
         "signal" => JobAction::Signal(number(signal.as_deref().unwrap_or("INT"))?),
         _ => JobAction::Poll,
     };
-    let wait = match &action {
-        JobAction::Wait(time) => *time,
-        _ => call.patience,
-    };
-    let job = call.progress.during(wait, &Phase::default(), call.engine.job(call.who, &id, action, offset)).await?;
+    let job = approval::wait_for_job(&call, &id, action, offset).await?;
     Ok(looked_at(&call, &job))
 }
 

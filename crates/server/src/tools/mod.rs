@@ -7,17 +7,19 @@ mod exec;
 mod files;
 mod job;
 mod run_code;
+mod search_tools;
 mod upload;
 
 use std::time::Duration;
 
 use belljar_core::{Program, Source, Stdin};
-use belljar_engine::{
-    Answer, Attendance, Away, Departure, Engine, EngineError, JobView, Phase, Principal, Run, RunRequest, Stays,
-};
-use rmcp::model::{CallToolResult, JsonObject};
+use belljar_engine::{Answer, Away, Departure, Engine, EngineError, JobView, Principal, Run, RunRequest, Stays};
+use belljar_gateway::ledger;
+use rmcp::model::{CallToolResponse, CallToolResult, JsonObject, MetaObject};
+use serde_json::json;
 
 use crate::answer::{self, Told};
+use crate::approval::{self, Asking, Question, Unanswered};
 use crate::progress::Progress;
 use arguments::{Arguments, BadArgument};
 
@@ -36,6 +38,8 @@ pub(crate) struct Call<'a> {
     /// How long the caller waits for a run before that becomes a job.
     pub(crate) patience: Duration,
     pub(crate) departure: Departure,
+    /// Where there are other servers: how somebody is asked.
+    pub(crate) asking: Option<Asking<'a>>,
 }
 
 /// Why a tool has no result: words for the agent.
@@ -45,10 +49,25 @@ enum ToolError {
     Argument(#[from] BadArgument),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    #[error("{0}")]
+    Refused(String),
+    /// A person has to say something first.
+    #[error("a person is asked")]
+    Asks(Question),
+}
+
+impl From<Unanswered> for ToolError {
+    fn from(unanswered: Unanswered) -> ToolError {
+        match unanswered {
+            Unanswered::Engine(error) => ToolError::Engine(error),
+            Unanswered::Refused(sentence) => ToolError::Refused(sentence),
+            Unanswered::Asks(question) => ToolError::Asks(question),
+        }
+    }
 }
 
 /// The answer of the tool called `name`; `None` when there is no such tool.
-pub(crate) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResult> {
+pub(crate) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
     let answered = match name {
         "run_code" => run_code::call(call).await,
         "create_sandbox" => create_sandbox::call(call).await,
@@ -58,12 +77,27 @@ pub(crate) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResult> {
         "read_file" => files::read(call).await,
         "list_files" => files::list(call).await,
         "destroy_sandbox" => destroy::call(call).await,
+        "search_tools" if call.asking.is_some() => search_tools::call(call).await,
         _ => return None,
     };
-    Some(answered.unwrap_or_else(|error| {
-        tracing::debug!(tool = name, ?error, "a tool call was refused");
-        answer::refused(&error.to_string())
-    }))
+    Some(response(name, answered))
+}
+
+/// A call of another server's tool, as if it were one of ours; `None` when there is no such tool.
+pub(crate) async fn call_directly(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
+    let answered = approval::direct(&call, name).await?;
+    Some(response(name, answered.map_err(ToolError::from)))
+}
+
+fn response(name: &str, answered: Result<CallToolResult, ToolError>) -> CallToolResponse {
+    match answered {
+        Ok(result) => result.into(),
+        Err(ToolError::Asks(question)) => CallToolResponse::InputRequired(*question),
+        Err(error) => {
+            tracing::debug!(tool = name, ?error, "a tool call was refused");
+            answer::refused(&error.to_string()).into()
+        }
+    }
 }
 
 /// Whether the caller wants to stay for the end.
@@ -96,11 +130,12 @@ async fn run(
         Wanted::Job => settings.wall_max.min(settings.age_max),
     });
     let wall = request.program.wall;
-    let phase = Phase::default();
-    let attendance = Attendance { stays, departure: call.departure.clone(), phase: phase.clone() };
-    let attending = call.engine.attend(call.who, request, attendance);
-    match call.progress.during(wall.min(call.patience), &phase, attending).await? {
-        Answer::Finished(run) => Ok(answer::ran(&whole(call, &run, wall))),
+    match approval::attend(call, request, stays, wall.min(call.patience)).await? {
+        Answer::Finished(run) => {
+            let mut result = answer::ran(&whole(call, &run, wall));
+            account(call, &run, &mut result);
+            Ok(result)
+        }
         Answer::Job(job) => Ok(answer::still_running(&job)),
     }
 }
@@ -110,6 +145,18 @@ fn whole<'a>(call: &Call<'_>, run: &'a Run, wall: Duration) -> Told<'a> {
     Told { run, stdout: &run.report.stdout, stderr: &run.report.stderr, wall, kept }
 }
 
+/// Says in an answer what it costs in tokens, by its length, and what the run's calls would have cost without it.
+pub(crate) fn account(call: &Call<'_>, run: &Run, result: &mut CallToolResult) {
+    let Some(asking) = call.asking.as_ref().filter(|_| !run.calls.made.is_empty()) else { return };
+    let texts = result.content.iter().filter_map(|block| block.as_text());
+    let entered = ledger::estimate(texts.map(|text| text.text.len() as u64).sum());
+    let direct = run.calls.direct_tokens;
+    let calls = run.calls.made.len() as u64 + run.calls.more;
+    asking.code_mode.account(call.who.as_str(), run.id.as_str(), calls, entered, direct);
+    let meta = result.meta.get_or_insert_with(MetaObject::new);
+    meta.0.insert("belljar/tokens".into(), json!({"entered": entered, "direct": direct}));
+}
+
 /// A job as its caller is told of it: what is new, and how it ended if it has.
 fn looked_at(call: &Call<'_>, job: &JobView) -> CallToolResult {
     match &job.ended {
@@ -117,6 +164,7 @@ fn looked_at(call: &Call<'_>, job: &JobView) -> CallToolResult {
         Some(run) => {
             let told = whole(call, run, run.report.duration);
             let mut result = answer::ran(&Told { stdout: &job.stdout, stderr: &job.stderr, ..told });
+            account(call, run, &mut result);
             if let Some(structured) = &mut result.structured_content {
                 structured["job_id"] = job.id.as_str().into();
                 structured["next_offset"] = job.next_offset.into();

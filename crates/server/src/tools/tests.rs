@@ -24,8 +24,12 @@ impl Agent {
             arguments,
             patience: Duration::from_secs(45),
             departure: Departure::default(),
+            asking: None,
         };
-        super::call(tool, call).await.expect("the tool exists")
+        match super::call(tool, call).await.expect("the tool exists") {
+            CallToolResponse::Complete(result) => result,
+            other => panic!("{other:?}"),
+        }
     }
 
     async fn text(&self, tool: &str, arguments: Value) -> String {
@@ -79,7 +83,7 @@ async fn a_sandbox_from_beginning_to_end() {
 async fn results_keep_to_their_schemas() {
     let agent = Agent::new();
     let sandbox = agent.sandbox().await;
-    let schemas = crate::schema::tools(&agent.engine.languages(), &agent.engine.templates());
+    let schemas = crate::schema::tools(&agent.engine.languages(), &agent.engine.templates(), false);
     for (tool, arguments) in [
         ("run_code", json!({"language": "python", "code": "flood 50000\nexit 1"})),
         ("create_sandbox", json!({})),
@@ -91,11 +95,11 @@ async fn results_keep_to_their_schemas() {
     ] {
         let result = agent.structured(tool, arguments).await;
         let schema = schemas.iter().find(|schema| schema.name == tool).unwrap().output_schema.clone().unwrap();
-        for name in schema["required"].as_array().unwrap() {
+        for name in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
             assert!(result.get(name.as_str().unwrap()).is_some(), "{tool} has no {name}: {result}");
         }
         for (name, value) in result.as_object().unwrap() {
-            let Some(property) = schema["properties"].get(name) else { continue };
+            let Some(property) = schema.get("properties").and_then(|all| all.get(name)) else { continue };
             let fits = match property["type"].as_str() {
                 Some("string") => value.is_string(),
                 Some("integer") => value.is_i64(),
@@ -282,4 +286,53 @@ async fn lines_are_read_by_number() {
 async fn an_unknown_template_names_the_known_ones() {
     let said = Agent::new().refused("create_sandbox", json!({"template": "cobol-85"})).await;
     assert!(said.contains("cobol-85") && said.contains("use one of"), "{said}");
+}
+
+#[tokio::test]
+async fn tokens_are_counted_where_there_were_calls() {
+    use crate::approval::{Asking, CameBack, Desk, Way};
+    use crate::gateway::CodeMode;
+    use crate::gateway::fake::FakeMode;
+
+    let agent = Agent::new();
+    let program = Program {
+        source: Source::Command("exit 0".into()),
+        env: Vec::new(),
+        cwd: None,
+        stdin: Stdin::empty(),
+        wall: WALL_DEFAULT,
+        changed_max: 0,
+    };
+    let request = RunRequest { sandbox: None, program, wants: Default::default() };
+    let mut run = agent.engine.run(&agent.who, request).await.unwrap();
+    let fake = std::sync::Arc::new(FakeMode::default());
+    let code_mode: std::sync::Arc<dyn CodeMode> = fake.clone();
+    let desk = Desk::default();
+    let asking = Asking {
+        code_mode: &code_mode,
+        desk: &desk,
+        way: Way::Nobody,
+        call: [0; 32],
+        came_back: CameBack::default(),
+        approved: Default::default(),
+    };
+    let call = Call {
+        engine: &agent.engine,
+        who: &agent.who,
+        progress: Progress::unwanted(),
+        arguments: None,
+        patience: Duration::from_secs(45),
+        departure: Departure::default(),
+        asking: Some(asking),
+    };
+    let mut result = answer::ran(&whole(&call, &run, WALL_DEFAULT));
+    account(&call, &run, &mut result);
+    assert_eq!(result.meta, None, "no calls, nothing to count");
+    run.calls.made.push(belljar_core::Made { tool: "a.b".into(), outcome: "ok".into(), milliseconds: 1 });
+    run.calls.direct_tokens = 5000;
+    account(&call, &run, &mut result);
+    let told = &result.meta.unwrap().0["belljar/tokens"];
+    let entered = belljar_gateway::tokens::count("(no output)") as u64;
+    assert_eq!(told, &json!({"entered": entered, "direct": 5000}));
+    assert_eq!(*fake.accounts.lock().unwrap(), [(run.id.to_string(), entered, 5000)]);
 }

@@ -56,7 +56,7 @@ pub async fn serve_stdio(engine: Engine, surface: Surface) -> Result<(), ServeEr
     Ok(())
 }
 
-async fn serve<R, W>(engine: Engine, surface: Surface, reader: R, writer: W)
+pub(crate) async fn serve<R, W>(engine: Engine, surface: Surface, reader: R, writer: W)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,

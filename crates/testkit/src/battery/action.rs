@@ -54,7 +54,7 @@ pub(crate) enum Action {
         code: String,
         #[serde(default)]
         limits: Limits,
-        /// `code` means code mode; the gate of those cases is not offered.
+        /// `code` means that the program calls tools of the upstream, which every program can.
         mode: Option<String>,
     },
     StartExec {
@@ -94,6 +94,21 @@ pub(crate) enum Action {
     Call {
         tool: String,
         args: Map<String, Value>,
+    },
+    SearchTools {
+        query: String,
+    },
+    /// Further tools of the upstream, by name.
+    UpstreamTools {
+        names: Vec<String>,
+    },
+    /// Further tools of the upstream, by description.
+    UpstreamToolsDesc {
+        descriptions: Vec<String>,
+    },
+    /// Something about the upstream's list that is a trap.
+    UpstreamMode {
+        mode: String,
     },
     Http(HttpStep),
     HttpSlowloris {

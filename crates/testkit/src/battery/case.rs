@@ -164,6 +164,7 @@ pub(crate) struct Expect {
     pub(crate) same_error_as_unknown_handle: Vec<String>,
     #[serde(default)]
     pub(crate) quota_error_seen: bool,
+    pub(crate) upstream: Option<UpstreamExpect>,
     /// Expectations that the driver does not know; a case that has one is skipped.
     #[serde(flatten)]
     pub(crate) unknown: BTreeMap<String, Value>,
@@ -179,6 +180,20 @@ pub(crate) struct TextExpect {
     #[serde(default)]
     pub(crate) must_not_match: Vec<String>,
     pub(crate) max_bytes: Option<usize>,
+}
+
+/// What the upstream's log must show of the case; numbers are exact but for the one that says most.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UpstreamExpect {
+    pub(crate) forbidden_calls: Option<usize>,
+    pub(crate) foreign_session_calls: Option<usize>,
+    pub(crate) delete_all_calls: Option<usize>,
+    /// Calls after the answer to the run that made them.
+    pub(crate) late_calls: Option<usize>,
+    pub(crate) max_calls: Option<usize>,
+    /// Whether a token of the server's own callers reached it in any way.
+    pub(crate) saw_client_token: Option<bool>,
 }
 
 /// `{i}` in a nonce is the number of the run that must print it, and that no other run may print.
@@ -254,6 +269,33 @@ mod tests {
             let words = unknown_words(&case);
             let closed = crate::battery::gate::first_closed(&case).is_some();
             assert!(words.is_empty() || closed, "{}: {words:?}", case.id);
+        }
+    }
+
+    #[test]
+    fn every_case_of_code_mode_is_played() {
+        let cases: Vec<Case> = all().into_iter().filter(|case| case.area == "codemode").collect();
+        assert!(cases.len() >= 14, "{}", cases.len());
+        for case in cases {
+            assert_eq!(crate::battery::gate::first_closed(&case), None, "{}", case.id);
+            assert_eq!(crate::battery::gate::first_unknown(&case), None, "{}", case.id);
+            assert!(crate::battery::codemode::concerns(&case), "{}", case.id);
+        }
+    }
+
+    /// A pattern that means something else here than where the case was written would find nothing.
+    #[test]
+    fn every_pattern_of_a_case_can_be_used() {
+        for case in all() {
+            let patterns = case.expect.results.values().flat_map(|rule| &rule.must_not_match);
+            for pattern in patterns.chain(&case.expect.must_not_match) {
+                regex_lite::Regex::new(pattern).unwrap_or_else(|error| panic!("{}: {error}", case.id));
+            }
+            if case.id == "cm-012" {
+                let rule = &case.expect.results["s"].must_not_match;
+                let hits = crate::battery::expect::matches("\u{1b} \u{e0069} \u{200b} \u{202e}", rule);
+                assert_eq!(hits.len(), rule.len(), "{hits:?}");
+            }
         }
     }
 

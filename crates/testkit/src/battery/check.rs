@@ -52,6 +52,7 @@ pub(crate) enum Check {
     SandboxPortClosed,
     ServerStderrLacks(String),
     ServerFdsBounded,
+    NoZombieUpstream,
 }
 
 impl Check {
@@ -90,6 +91,7 @@ impl Check {
             "interpreters_unchanged" => Check::InterpretersUnchanged,
             "sandbox_port_closed" => Check::SandboxPortClosed,
             "server_fds_bounded" => Check::ServerFdsBounded,
+            "no_zombie_upstream" => Check::NoZombieUpstream,
             _ => return None,
         })
     }
@@ -174,6 +176,7 @@ impl Scene<'_> {
                 ok_if(!said.contains(words.as_str()), || format!("server's stderr holds {words}"))
             }
             Check::ServerFdsBounded => self.check_open_files(),
+            Check::NoZombieUpstream => self.check_upstream_processes(),
         }
     }
 

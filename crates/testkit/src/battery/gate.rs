@@ -9,8 +9,22 @@ pub(crate) const BACKEND: &str = "native";
 /// The idle time of the server that `config:idle_ttl_s=3` cases get.
 pub(crate) const IDLE_SECONDS: u32 = 3;
 
-const OFFERS: &[&str] =
-    &["transport:stdio", "transport:http", "cap:auth", "config:idle_ttl_s=3", "cap:net.allowlist", "fixture:egress"];
+/// For cases in which a call of the upstream may only take so long.
+pub(crate) const UPSTREAM_TIMEOUT: &str = "config:upstream_timeout_s=5";
+
+const OFFERS: &[&str] = &[
+    "transport:stdio",
+    "transport:http",
+    "cap:auth",
+    "config:idle_ttl_s=3",
+    "cap:net.allowlist",
+    "fixture:egress",
+    "cap:codemode",
+    "fixture:upstream",
+    UPSTREAM_TIMEOUT,
+    // A rule asks a person before the tool that destroys, and the driver's client cannot be asked.
+    "config:deny_destructive=true",
+];
 
 fn is_offered(requirement: &str) -> bool {
     match requirement.strip_prefix("arch:") {
@@ -60,7 +74,7 @@ fn unknown_in_step(step: &Step) -> Option<String> {
         | Action::ParallelStart { step, .. } => unknown_in_step(step),
         Action::AssertHost { check } if Check::parse(check).is_none() => Some(format!("host check {check}")),
         Action::AssertRpc { check } if !check.starts_with("no_message_for:") => Some(format!("rpc check {check}")),
-        Action::Exec { mode: Some(mode), .. } => Some(format!("exec mode {mode}")),
+        Action::Exec { mode: Some(mode), .. } if mode != "code" => Some(format!("exec mode {mode}")),
         _ => None,
     }
 }
@@ -83,8 +97,8 @@ mod tests {
     #[test]
     fn a_gate_that_is_not_offered_is_named() {
         assert_eq!(first_closed(&case(&["transport:http"], &[], "sleep")), None);
-        let closed = first_closed(&case(&["transport:http", "cap:codemode"], &[], "sleep"));
-        assert_eq!(closed.unwrap(), "requires cap:codemode");
+        let closed = first_closed(&case(&["transport:http", "cap:teleport"], &[], "sleep"));
+        assert_eq!(closed.unwrap(), "requires cap:teleport");
         assert!(first_closed(&case(&["arch:pdp11"], &[], "sleep")).is_some());
     }
 

@@ -18,6 +18,7 @@ use regex_lite::Regex;
 use serde_json::Value;
 
 use super::http::Tokens;
+use super::upstream::Mock;
 use super::zones::{self, Zones};
 
 pub(crate) const NOBODY: u32 = 65534;
@@ -59,6 +60,8 @@ pub(crate) struct Host {
     pub(crate) ip: IpAddr,
     pub(crate) tokens: Tokens,
     pub(crate) zones: Zones,
+    /// `None` where it cannot be run.
+    pub(crate) mock: Option<Mock>,
     pub(crate) port: u16,
     dns_port: u16,
     abstract_name: String,
@@ -105,6 +108,7 @@ impl Host {
         let dns_port = udp.local_addr().map_err(io("udp"))?.port();
         echo_datagrams(udp, &datagrams);
 
+        let mock = Mock::set_up(&folder.0, port, &canary)?;
         let victim_mark = format!("victim-{}", random_hex(4));
         let victim = start_victim(&victim_mark).map_err(io("victim"))?;
         Ok(Host {
@@ -116,6 +120,7 @@ impl Host {
             canary_folder,
             secret,
             zones: Zones::open()?,
+            mock,
             port,
             dns_port,
             abstract_name,

@@ -25,6 +25,7 @@ impl Scene<'_> {
         reasons.extend(self.judge_lists());
         reasons.extend(self.judge_http());
         reasons.extend(self.judge_absent_results());
+        reasons.extend(self.judge_upstream()?);
         reasons.into_iter().for_each(|reason| self.note(reason));
         self.judge_strange_handles()?;
         self.judge_stream();

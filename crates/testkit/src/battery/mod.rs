@@ -4,9 +4,11 @@
 //! sandbox it is that answers is not this module's concern; it knows Belljar by its tools alone.
 
 mod action;
+mod calls;
 mod case;
 mod check;
 mod client;
+mod codemode;
 mod expect;
 mod gate;
 mod host;
@@ -19,6 +21,7 @@ mod slowloris;
 mod stdio;
 mod steps;
 mod tools;
+mod upstream;
 mod watch;
 mod wire;
 mod zones;
@@ -138,6 +141,7 @@ impl Battery {
             env: host.planted_secrets(),
             user_namespaces: UserNamespaces::AsTheHostHasIt,
             network: zones::Zones::configuration(host.port),
+            upstreams: host.mock.as_ref().map(|mock| mock.configuration(upstream::CALL_SECONDS)),
             folder: host.folder.0.clone(),
             tokens: host.tokens.clone(),
         };
@@ -249,7 +253,8 @@ impl Battery {
             scene.saved.iter().for_each(|saved| show(&saved.name, &saved.answer.text()));
         }
         let mut stuck = scene.any_timeout();
-        if let Err(Halt::Fail(reason) | Halt::Skip(reason)) = scene.destroy_all() {
+        let restored = scene.restore_upstream();
+        if let Err(Halt::Fail(reason) | Halt::Skip(reason)) = restored.and_then(|()| scene.destroy_all()) {
             scene.note(reason);
             stuck = true;
         }
@@ -269,9 +274,13 @@ impl Battery {
         let requires = |what: &str| case.requires.iter().any(|requirement| requirement == what);
         let http = requires("transport:http");
         let idle = requires("config:idle_ttl_s=3");
-        (http || idle).then(|| Launch {
+        let short = requires(gate::UPSTREAM_TIMEOUT);
+        let mock = self.host.mock.as_ref().filter(|_| short);
+        let upstreams = mock.map(|mock| mock.configuration(upstream::SHORT_CALL_SECONDS));
+        (http || idle || short).then(|| Launch {
             transport: if http { Transport::Http } else { Transport::Stdio },
             idle_seconds: idle.then_some(gate::IDLE_SECONDS),
+            upstreams: upstreams.or_else(|| self.launch.upstreams.clone()),
             ..self.launch.clone()
         })
     }

@@ -11,6 +11,7 @@ use super::action::{Action, Step};
 use super::case::{Body, Case, Limits};
 use super::check::Check;
 use super::client::{Answer, Caller, Halt, Link, Lost, Pending, fail};
+use super::codemode;
 use super::host::{Host, SANDBOX_PORT};
 use super::proc;
 use super::server::{Launch, Server};
@@ -85,6 +86,7 @@ pub(crate) struct Before {
     pub(crate) mounts: usize,
     pub(crate) strewn: BTreeSet<PathBuf>,
     pub(crate) stderr_length: u64,
+    pub(crate) upstream_log: u64,
     pub(crate) server_files: Option<usize>,
     pub(crate) interpreters: Option<u64>,
 }
@@ -107,6 +109,9 @@ impl<'a> Scene<'a> {
         if let Link::Stdio(client) = &server.link {
             client.turn_page();
         }
+        if codemode::concerns(case) {
+            codemode::greet(host, server)?;
+        }
         let checks: Vec<Check> = case.expect.host.iter().filter_map(|check| Check::parse(check)).collect();
         let before = Before {
             connections: host.connections(),
@@ -116,6 +121,7 @@ impl<'a> Scene<'a> {
             mounts: proc::mounts(),
             strewn: proc::strewn_entries(),
             stderr_length: server.stderr_length(),
+            upstream_log: host.mock.as_ref().map_or(0, |mock| mock.log_length()),
             server_files: proc::open_files(server.pid()),
             interpreters: checks.contains(&Check::InterpretersUnchanged).then(|| proc::interpreters(&launch.binary)),
         };
@@ -296,6 +302,7 @@ impl<'a> Scene<'a> {
             }
             // There is no such tool; a server that has one after all must not show a stranger's sandboxes.
             Action::ListSessions {} => ("list_sandboxes".to_owned(), json!({})),
+            Action::SearchTools { query } => (tools::SEARCH.to_owned(), json!({"query": query})),
             Action::Call { tool, args } => (tools::tool_for(tool).to_owned(), self.call_arguments(tool, args)?),
             Action::ResourceRead { uri } => {
                 let sandbox = self.sandbox(None, &none)?;

@@ -57,6 +57,8 @@ pub(crate) struct Launch {
     pub(crate) user_namespaces: UserNamespaces,
     /// What the server's configuration says of the network.
     pub(crate) network: String,
+    /// The file of `mcpServers`, if there is anything behind the server.
+    pub(crate) upstreams: Option<String>,
     /// A folder of the driver, for the server's stderr, configuration and token file.
     pub(crate) folder: PathBuf,
     pub(crate) tokens: Tokens,
@@ -233,6 +235,11 @@ fn command(launch: &Launch) -> Result<Command, String> {
     let config = ["--config".into(), config.display().to_string()];
     let mut words: Vec<String> = vec![binary.display().to_string(), "serve".into()];
     words.extend(config);
+    if let Some(upstreams) = &launch.upstreams {
+        let file = own_file(launch, "upstreams", upstreams)?;
+        // What no rule names needs nobody: there is nobody to ask.
+        words.extend(["--mcp-config".into(), file.display().to_string(), "--approve".into(), "never".into()]);
+    }
     if launch.transport == Transport::Http {
         let file = own_file(launch, "tokens", &launch.tokens.file())?;
         words.extend(["--http".into(), "127.0.0.1:0".into(), "--token-file".into(), file.display().to_string()]);

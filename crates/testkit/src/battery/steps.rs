@@ -10,6 +10,7 @@ use serde_json::json;
 use super::action::{Action, Step};
 use super::check::{Check, settle};
 use super::client::{Answer, Caller, Halt, Link, fail};
+use super::codemode::Listing;
 use super::gate::IDLE_SECONDS;
 use super::host::{NOBODY, own_uid};
 use super::proc;
@@ -37,6 +38,7 @@ impl Scene<'_> {
             | Action::Destroy { .. }
             | Action::ListSessions {}
             | Action::ResourceRead { .. }
+            | Action::SearchTools { .. }
             | Action::Call { .. } => self.one_request(step, name),
             Action::As { token, step: inner } => self.as_caller(token, step, inner, name),
             Action::Http(http) => {
@@ -89,6 +91,11 @@ impl Scene<'_> {
                 None => Err(Halt::Skip(format!("driver does not know host check {check}"))),
             },
             Action::AssertRpc { check } => self.assert_rpc(check),
+            Action::UpstreamTools { names } => self.change_upstream(json!({"names": names}), Listing::MustArrive),
+            Action::UpstreamToolsDesc { descriptions } => {
+                self.change_upstream(json!({"descriptions": descriptions}), Listing::MustArrive)
+            }
+            Action::UpstreamMode { mode } => self.change_upstream(json!({"mode": mode}), Listing::MayBeRefused),
             Action::SnapshotHost { name } => self.snapshot_host(name),
             Action::CompareHost { to, max } => self.compare_host(to, max),
             _ => self.step_on_server(step),

@@ -8,6 +8,7 @@ use super::zones;
 pub(crate) const CREATE: &str = "create_sandbox";
 pub(crate) const DESTROY: &str = "destroy_sandbox";
 pub(crate) const RUN: &str = "run_code";
+pub(crate) const SEARCH: &str = "search_tools";
 
 pub(crate) const SANDBOX: &str = "sandbox_id";
 pub(crate) const SANDBOX_POINTER: &str = "/structuredContent/sandbox_id";

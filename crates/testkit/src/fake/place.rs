@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ pub(super) struct Place {
     programs: TaskTracker,
     start_takes: Duration,
     close_takes: Duration,
+    acts: AtomicU32,
 }
 
 impl fmt::Debug for Place {
@@ -112,6 +113,7 @@ impl Place {
             programs: TaskTracker::new(),
             start_takes: manners.start_takes,
             close_takes: manners.close_takes,
+            acts: AtomicU32::new(0),
         }
     }
 
@@ -138,8 +140,10 @@ impl Place {
         };
         let mut env = self.env.clone();
         env.extend(program.env.iter().cloned());
+        let number = self.acts.fetch_add(1, Ordering::SeqCst) + 1;
         let stage = script::Stage {
             place: self.number,
+            number,
             events,
             stop: stop.clone(),
             fell: self.fell.clone(),
@@ -153,7 +157,7 @@ impl Place {
             questions: self.questions.clone(),
         };
         self.programs.spawn(script::play(text.to_owned(), stage));
-        Act { heard, stop, interrupted, stdin }
+        Act { number, heard, stop, interrupted, stdin }
     }
 }
 
@@ -311,6 +315,7 @@ impl Drop for Place {
 /// A program on stage, as its caller holds it.
 #[derive(Debug)]
 struct Act {
+    number: u32,
     heard: mpsc::Receiver<Event>,
     stop: CancellationToken,
     interrupted: Arc<Notify>,
@@ -329,6 +334,10 @@ impl StdinWriter for Typist {
 }
 
 impl Running for Act {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
     fn next(&mut self) -> Later<'_, Event> {
         Box::pin(async { self.heard.recv().await.ok_or_else(lost) })
     }

@@ -27,8 +27,8 @@ impl Default for Questions {
 }
 
 impl Questions {
-    /// Asks, and returns with the whole answer. Dropped before that it is withdrawn.
-    pub(super) async fn ask(&self, body: Vec<u8>) -> Vec<u8> {
+    /// Asks on behalf of the act of this number, and returns with the whole answer. Dropped before that it is withdrawn.
+    pub(super) async fn ask(&self, by: u32, body: Vec<u8>) -> Vec<u8> {
         let (pieces, mut answer) = mpsc::unbounded_channel();
         let id = {
             let mut open = self.open();
@@ -38,7 +38,7 @@ impl Questions {
             id
         };
         let _withdrawal = Withdrawal { id, questions: self };
-        let _ = self.sender.send(Asked::Question { id, body });
+        let _ = self.sender.send(Asked::Question { id, by: Some(by), body });
         let mut whole = Vec::new();
         while let Some((bytes, part)) = answer.recv().await {
             whole.extend(bytes);
@@ -86,18 +86,18 @@ mod tests {
     async fn an_answer_comes_whole_and_what_nobody_waits_for_is_withdrawn() {
         let questions = Questions::default();
         let serve = async {
-            let Some(Asked::Question { id, body }) = questions.next().await else { panic!("nothing was asked") };
+            let Some(Asked::Question { id, by: Some(7), body }) = questions.next().await else { panic!("not asked") };
             questions.answer(id, body, Part::MoreComes);
             questions.answer(id, b"!".to_vec(), Part::Last);
         };
-        let ((), answer) = tokio::join!(serve, questions.ask(b"so".to_vec()));
+        let ((), answer) = tokio::join!(serve, questions.ask(7, b"so".to_vec()));
         assert_eq!(answer, b"so!");
         tokio::select! {
             biased;
-            _ = questions.ask(b"again".to_vec()) => panic!("nobody has answered"),
+            _ = questions.ask(8, b"again".to_vec()) => panic!("nobody has answered"),
             () = std::future::ready(()) => {}
         }
-        assert!(matches!(questions.next().await, Some(Asked::Question { id: 2, .. })));
+        assert!(matches!(questions.next().await, Some(Asked::Question { id: 2, by: Some(8), .. })));
         assert_eq!(questions.next().await, Some(Asked::Withdrawn { id: 2 }));
     }
 }

@@ -39,6 +39,8 @@ const CHUNK: usize = 4096;
 
 pub(super) struct Stage {
     pub(super) place: usize,
+    /// Which of the place's acts it is.
+    pub(super) number: u32,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) stop: CancellationToken,
     pub(super) fell: CancellationToken,
@@ -137,7 +139,7 @@ async fn acts(text: &str, stage: &Stage) -> End {
             }
             "place" => stage.say(Stream::Stdout, format!("{}\n", stage.place)).await,
             "ask" => {
-                let answer = stage.questions.ask(format!("{rest}\n").into_bytes()).await;
+                let answer = stage.questions.ask(stage.number, format!("{rest}\n").into_bytes()).await;
                 stage.say(Stream::Stdout, format!("{}\n", String::from_utf8_lossy(&answer))).await;
             }
             "write" => {

@@ -49,13 +49,13 @@ impl Answer {
 /// A tool call, whichever way it goes.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    tool: &'static str,
+    tool: String,
     arguments: Value,
 }
 
 impl Call {
-    pub(super) fn new(tool: &'static str, arguments: Value) -> Call {
-        Call { tool, arguments }
+    pub(super) fn new(tool: &str, arguments: Value) -> Call {
+        Call { tool: tool.to_owned(), arguments }
     }
 
     /// In a sandbox of its own, which is thrown away.

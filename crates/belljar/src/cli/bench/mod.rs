@@ -15,6 +15,7 @@ mod report;
 mod server;
 mod table;
 mod targets;
+mod tokens;
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use belljar_backends::Choice;
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use self::groups::Name;
@@ -40,7 +41,10 @@ const RUNS: u32 = 200;
 const RUNS_QUICK: u32 = 3;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Bench {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Runs of each kind; of slow kinds fewer [default: 200]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(5..=100_000))]
     runs: Option<u32>,
@@ -56,6 +60,9 @@ pub(super) struct Bench {
     /// A Python with pandas, for what is measured with it [default: the one in PATH]
     #[arg(long, value_name = "FILE")]
     science: Option<PathBuf>,
+    /// The command of an MCP server with a tool echo(message), for the group calls, in place of one that does next to nothing
+    #[arg(long, value_name = "COMMAND")]
+    upstream: Option<String>,
     /// Print one JSON object instead of tables
     #[arg(long)]
     json: bool,
@@ -67,8 +74,17 @@ pub(super) struct Bench {
     check: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum What {
+    /// What work costs a model in tokens: direct calls, deferred tools, and programs
+    Tokens(tokens::Tokens),
+}
+
 impl Bench {
     pub(super) fn execute(self, choice: Choice, config: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+        if let Some(What::Tokens(tokens)) = &self.what {
+            return tokens.execute(choice);
+        }
         server::end_servers_on_signal()?;
         let report = self.measure(choice, config);
         if let Some(number) = server::ended_by() {
@@ -107,6 +123,7 @@ impl Bench {
         let bench = groups::Bench {
             launch: Launch { backend: choice.name(), config, path: None },
             science: self.science.clone(),
+            upstream: self.upstream.clone(),
             plan,
             progress: Progress::new(),
         };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::groups::{NO_POOL, PREPARED, PREPARED_SCIENCE};
+use super::groups::{FROM_SANDBOX, NO_POOL, PREPARED, PREPARED_SCIENCE};
 use super::report::{Column, Outcome, Report, Row};
 
 /// From this many runs on nothing may grow any more.
@@ -79,7 +79,8 @@ const fn way_out(measure: &'static str, row: &'static str, column: Column, bound
 
 const SEQUENTIAL: &str = "python, stdio, sequential";
 
-const TARGETS: [Target; 17] = [
+const TARGETS: [Target; 18] = [
+    Target { unit: "× a client without a sandbox", ..ratio("1,000 tool calls", "calls", FROM_SANDBOX, 1.3) },
     ratio("fresh python, p50", "fresh", SEQUENTIAL, 0.25),
     Target {
         column: Column::RatioP99,

@@ -284,7 +284,7 @@ fn a_runtime_that_ends_first_leaves_none() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let settings = Settings { pool: Some(pool_of(4)), ..Settings::default() };
     let engine = runtime.block_on(async {
-        let engine = Engine::with_gauge(fake.clone(), settings, None, || Box::new(Vec::new));
+        let engine = Engine::with_gauge(fake.clone(), settings, crate::Outside::default(), || Box::new(Vec::new));
         tokio::time::timeout(secs(10), fake.until_opened(2)).await.unwrap();
         engine
     });

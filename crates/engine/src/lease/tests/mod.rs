@@ -49,7 +49,7 @@ fn engine_on(manners: Manners, settings: Settings) -> (Arc<Fake>, Engine, Arc<At
     let available = Arc::new(AtomicU64::new(100));
     let told = available.clone();
     let gauge = move || vec![Memory { total_bytes: 100, available_bytes: told.load(Ordering::SeqCst) }];
-    let engine = Engine::with_gauge(fake.clone(), settings, None, || Box::new(gauge));
+    let engine = Engine::with_gauge(fake.clone(), settings, crate::Outside::default(), || Box::new(gauge));
     (fake, engine, available)
 }
 

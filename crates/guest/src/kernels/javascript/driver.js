@@ -19,6 +19,7 @@
   const READ_SIZE = 16 << 10;
   const IMPORTER = '$mport'; // The transpiler writes this name: as long as `import`, so that columns stay right.
   const TRANSPILE = process.env.BELLJAR_TRANSPILE || '/belljar/transpile';
+  const TOOLS = '/belljar/node/tools.js';
   const MainPromise = global.Promise,
     resolved = MainPromise.resolve,
     mainThen = MainPromise.prototype.then;
@@ -41,7 +42,7 @@
   const tools = { inspect, types, Buffer, process, global, EventEmitter, Timer, isException, promised, tell: show };
   let showPart;
   const shown = () => (showPart ??= part('show', parts.show)(tools));
-  const roads = { require, global, load, path, cwd, here, statSync, readFileSync, bare, resolveLate, transpiler: TRANSPILE };
+  const roads = { require, global, load, path, cwd, here, statSync, readFileSync, bare, resolveLate, transpiler: TRANSPILE, tools: TOOLS };
   let importsPart;
   const imports = () => (importsPart ??= part('imports', parts.imports)(roads));
 
@@ -95,6 +96,8 @@
       const request = bare(given);
       const folders = options === undefined ? Reflect.apply(lookupPaths, Module, [request, parent]) : null;
       const where = folders && isAbsent(request, folders) ? { paths: [] } : options;
+      // What calls tools, where no package of that name is there.
+      if (request === 'tools' && where !== options) return '/belljar/node/tools.js';
       return Reflect.apply(resolve, this, [request, parent, isMain, where]);
     };
   }
@@ -366,6 +369,9 @@
   }
   const get = () => (put('display', shown().display), shown().display);
   Reflect.defineProperty(global, 'display', { get, set: (value) => put('display', value), configurable: true });
+
+  const getTools = () => (put('tools', require(TOOLS)), global.tools);
+  Reflect.defineProperty(global, 'tools', { get: getTools, set: (value) => put('tools', value), configurable: true });
 
   // `node -e` names its text [eval]: a cell has no file, and lies in the folder it runs in.
   delete global.__filename;

@@ -1,6 +1,6 @@
 // The JavaScript driver: what `import` becomes. Evaluated when a cell first imports, in the driver's realm.
 'use strict';
-(function imports({ require, global, load, path, cwd, here, statSync, readFileSync, bare, resolveLate, transpiler }) {
+(function imports({ require, global, load, path, cwd, here, statSync, readFileSync, bare, resolveLate, transpiler, tools }) {
   // The file that a path in an import means; TypeScript leaves the ending out, or writes that of the result.
   const ENDINGS = ['.ts', '.mts', '.js', '.mjs', '.cjs', '.json', '/index.ts', '/index.js', '/index.mjs'];
   function fileOf(given) {
@@ -31,9 +31,9 @@
   }
 
   // Whether a file needs the hooks below: it is TypeScript, or names an `npm:` package, or a file that it imports does.
+  // One that imports "tools" has hooks of its own.
   function needsHooks(file, seen = new Set()) {
-    if (/\.m?ts$/.test(file)) return true;
-    if (seen.has(file) || seen.size > 200 || !/\.m?js$/.test(file)) return false;
+    if (seen.has(file) || seen.size > 200 || !/\.m?[jt]s$/.test(file)) return false;
     seen.add(file);
     let text;
     try {
@@ -41,7 +41,8 @@
     } catch {
       return false; // Node says it better.
     }
-    if (/['"]npm:/.test(text)) return true;
+    if (/['"]tools['"]/.test(text)) require(`${path.dirname(tools)}/belljar/hooks.js`)();
+    if (/\.m?ts$/.test(file) || /['"]npm:/.test(text)) return true;
     const others = text.matchAll(/['"](\.{1,2}\/[^'"\n]+)['"]/g);
     return [...others].some(([, other]) => needsHooks(path.resolve(path.dirname(file), other), seen));
   }
@@ -85,6 +86,7 @@
 
   async function namespaceOf(given) {
     const specifier = specifierOf(given);
+    if (specifier === 'tools' && require('module').createRequire(here()).resolve('tools') === tools) return require(tools);
     if (specifier.startsWith('file:') && /\.json(?:[?#]|$)/.test(specifier)) {
       const file = require('url').fileURLToPath(specifier.split(/[?#]/)[0]);
       return { __proto__: null, default: global.JSON.parse(readFileSync(file, 'utf8')) };

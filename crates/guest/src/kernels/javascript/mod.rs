@@ -7,6 +7,9 @@ const LARGE: &str = include_str!("large.js");
 /// What lets a script import `npm:` packages.
 const NPM: &str = include_str!("npm.mjs");
 
+/// What a script that calls tools needs before it.
+const TOOLS: &str = "/belljar/node/belljar/once.js";
+
 const BOOT: &str = include_str!("boot.js");
 
 /// What parts the pieces of the library: the driver, two that it loads when it needs them, and its worker.
@@ -26,6 +29,9 @@ pub(super) fn invocation(code: String) -> Invocation {
         true => vec![format!("--import=data:text/javascript,{}", escaped(NPM))],
         false => Vec::new(),
     };
+    if code.contains("tools") && rustix::fs::access(TOOLS, rustix::fs::Access::READ_OK).is_ok() {
+        arguments.push(format!("--require={TOOLS}"));
+    }
     // One argument with `=`: code that begins with a dash would be taken for an option.
     let (code, rest) = if fits_an_argument(&code) { (code, None) } else { (LARGE.to_owned(), Some(code)) };
     arguments.push(format!("--eval={code}"));

@@ -90,6 +90,9 @@ def perform(text, name):
     if "IPython" in text or "get_ipython" in text:
         load("ipython")
         start_ipython()
+    # Not for functools and itertools.
+    if "tool" in text and text.count("tool") > text.count("ctools") + text.count("rtools") and "called" in parts:
+        exec(parts.pop("called"), globals())
     if shell: around(text)
     evaluate = eval
     # A task may be made without an await, on the loop that later cells await on; but asyncio.run() wants none.

@@ -1,6 +1,7 @@
 # What the code raised, told: only its own frames and those of libraries, bounded, whatever the objects try.
 load("live")
 BOUND = 20000
+CALLS = "/belljar/lib/mcp_runtime/"
 
 
 def module(name):
@@ -56,9 +57,10 @@ def trim(error, seen):
     chain = []
     each = trace.__get__(error)
     while each is not None:
-        # A magic's way through IPython says nothing either.
+        # A magic's way through IPython says nothing either, nor does what calls tools.
         place = each.tb_frame.f_globals
-        if place is not globals() and not str(place.get("__name__")).startswith("IPython.core."): chain.append(each)
+        if (place is not globals() and not str(place.get("__name__")).startswith("IPython.core.")
+                and not each.tb_frame.f_code.co_filename.startswith(CALLS)): chain.append(each)
         each = each.tb_next
     if len(chain) > 2000: chain[1000:-1000] = []
     for each, following in zip(chain, chain[1:] + [None]):

@@ -20,8 +20,16 @@ def prepare():
         pass
     sys.path[:] = beside
 
+    def is_ours(trace):
+        return trace.tb_frame.f_code.co_filename.startswith(("<belljar ", "/belljar/lib/mcp_runtime/"))
+
     def hook(kind, error, trace):
-        error.__traceback__ = trace = trace.tb_next.tb_next
+        # What calls tools says nothing that the error does not.
+        own = trace = trace.tb_next.tb_next
+        while own and own.tb_next:
+            if is_ours(own.tb_next): own.tb_next = own.tb_next.tb_next
+            else: own = own.tb_next
+        error.__traceback__ = trace
         show(kind, error, trace)
 
     # Python itself does the rest: it calls the hook, and ends as it would have.

@@ -11,10 +11,13 @@ const ONCE: &str = include_str!("once.py");
 /// Handed to the driver as text, and compiled only when it is needed.
 const FAILED: &str = include_str!("failed.py");
 
+/// The same: the names that call tools.
+const CALLED: &str = include_str!("called.py");
+
 const BOOT: &str = include_str!("boot.py");
 
 /// The parts of the kernel's driver, by the names that they call each other by.
-const PARTS: [(&str, &str); 18] = [
+const PARTS: [(&str, &str); 19] = [
     ("core", include_str!("core.py")),
     ("kernel", include_str!("kernel.py")),
     ("live", include_str!("live.py")),
@@ -33,6 +36,7 @@ const PARTS: [(&str, &str); 18] = [
     ("charts", include_str!("charts.py")),
     ("magics", include_str!("magics.py")),
     ("ipython", include_str!("ipython.py")),
+    ("called", CALLED),
 ];
 
 /// What a zygote has besides. The first is here since a fork may have to be started after all.
@@ -66,19 +70,19 @@ fn assembled(parts: &[(&str, &str)]) -> Driver {
 pub(super) fn invocation(code: String) -> Invocation {
     // `-u`, since what was printed before a kill must not be lost in a buffer; it costs a system call for each part of a
     // line.
-    let arguments = ["-u", "-X", "utf8", "-c", ONCE, FAILED];
+    let arguments = ["-u", "-X", "utf8", "-c", ONCE, FAILED, CALLED];
     Invocation { name: None, arguments: arguments.map(String::from).to_vec(), code: Some(code) }
 }
 
 #[cfg(test)]
 mod tests {
-    use belljar_core::LayerKind;
+    use belljar_core::PackageKind;
 
     use super::{ONCE, PARTS, ZYGOTE_PARTS};
 
     #[test]
     fn packages_are_looked_for_where_a_layer_is_put() {
-        let place = format!("\"{}", LayerKind::Python.inside());
+        let place = format!("\"{}", PackageKind::Python.inside());
         let (_, core) = PARTS[0];
         for text in [core, ONCE, include_str!("../../ask/sitecustomize.py")] {
             assert!(text.contains(&place));

@@ -18,6 +18,9 @@ def main():
         sys.path += rest
     if sys.path[:1] != [""]: sys.path.insert(0, "")
     paths, failed = sys.path[1:], sys.argv[1]
+    # Not for functools and itertools.
+    if source.count(b"tool") > source.count(b"ctools") + source.count(b"rtools"):
+        exec(compile(sys.argv[2], "<belljar called>", "exec"), {"__name__": "belljar"})
     sys.argv[:] = ["main.py"]
     sys.stdout.reconfigure(errors="backslashreplace")
     names = sys.modules["__main__"].__dict__

@@ -6,11 +6,12 @@
 SECONDS_MAX = 20
 # The part of Python's own that most code uses. Each takes a millisecond or more to load, and stays in the memory of all
 # that are forked: not asyncio, which is seldom used, takes 33 ms, and would be a fifth of it (2.5 MB).
+# Last what calls tools, which is ours, and nowhere compiled.
 LIBRARY = ("abc atexit base64 bisect calendar collections.abc contextlib copy csv dataclasses datetime decimal enum "
     "fractions functools glob hashlib heapq importlib.util inspect io itertools json linecache locale logging math "
     "operator os pathlib pickle platform pprint queue random re secrets shutil signal site socket statistics string "
     "struct subprocess tempfile textwrap threading time traceback types typing urllib.parse uuid warnings weakref "
-    "zlib").split()
+    "zlib mcp_runtime").split()
 # Modules that a layer may name itself, which are loaded after these.
 ASKED_MAX = 12
 # Each package, and what of it is loaded with it.

@@ -7,6 +7,7 @@ mod schemas;
 
 use belljar_engine::Settings;
 use belljar_testkit::fake::{Fake, Manners};
+use rmcp::model::CallToolResult;
 
 use super::*;
 use crate::progress::Progress;
@@ -50,7 +51,8 @@ impl Agent {
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> CallToolResult {
         let arguments = arguments.as_object().cloned();
         let call = self.calling(arguments);
-        let result = self.profile.call(tool, call, &self.memory).await.expect("the tool exists");
+        let answer = self.profile.call(tool, call, &self.memory).await.expect("the tool exists");
+        let CallToolResponse::Complete(result) = answer else { panic!("{answer:?}") };
         let text: usize =
             result.content.iter().filter_map(|block| block.as_text()).map(|t| t.text.chars().count()).sum();
         assert!(text <= 20_000, "{tool} answered with {text} characters");
@@ -65,6 +67,7 @@ impl Agent {
             arguments,
             patience: std::time::Duration::from_secs(45),
             departure: belljar_engine::Departure::default(),
+            asking: None,
         }
     }
 

@@ -678,3 +678,94 @@ async fn listeners_have_a_bound_and_leave_their_place() {
     }
     panic!("the places of those who hung up are not free");
 }
+
+#[tokio::test]
+async fn codemode_false_gives_the_other_servers_tools_as_they_are() {
+    let server = Server::with(|settings| {
+        settings.surface.code_mode = Some(Arc::new(crate::gateway::fake::FakeMode::default()));
+    })
+    .await;
+    let names = |reply: &Reply| -> Vec<String> {
+        let tools = reply.message()["result"]["tools"].as_array().unwrap().clone();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let there = |request: Request| Request { target: "/mcp?codemode=false".into(), ..request };
+    assert_eq!(names(&server.send(&there(Request::list())).await), ["github__ask", "github__echo", "github__fail"]);
+    let echoed = server.send(&there(Request::call("github__echo", json!({"x": "y"})))).await.message();
+    assert_eq!(echoed["result"]["structuredContent"]["got"], json!({"x": "y"}), "{echoed}");
+    let own = server.send(&there(Request::run("print x"))).await.message();
+    assert_eq!(own["error"]["code"], -32602, "{own}");
+    // Whoever does not ask for it has programs, and no direct calls.
+    assert_eq!(names(&server.send(&Request::list()).await)[..2], ["run_code", "search_tools"]);
+    let direct = server.send(&Request::call("github__echo", json!({}))).await.message();
+    assert_eq!(direct["error"]["code"], -32602, "{direct}");
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_whom_it_was_asked() {
+    let mode = Arc::new(crate::gateway::fake::FakeMode::default());
+    let given = mode.clone();
+    let server = Server::with(move |settings| {
+        settings.tokens = Some(Tokens::parse(&format!("ann:{ANN}\nbob:{BOB}")).unwrap());
+        settings.surface.code_mode = Some(given);
+        settings.surface.direct = true;
+    })
+    .await;
+    let call = |extra: Value, token: &str| {
+        let mut params = json!({"name": "github__ask", "arguments": {}});
+        params.as_object_mut().unwrap().extend(extra.as_object().cloned().unwrap());
+        let mut request = Request::new("tools/call", Some("github__ask"), params).token(token);
+        let capable = r#""io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}"#;
+        request.body = request.body.replace(r#""io.modelcontextprotocol/clientCapabilities":{}"#, capable);
+        request
+    };
+    let asked = server.send(&call(json!({}), ANN)).await.message();
+    let state = asked["result"]["requestState"].clone();
+    assert!(state.is_string(), "{asked}");
+    let approval = json!({"action": "accept", "content": {"decision": "approve"}});
+    let answer = json!({"requestState": state, "inputResponses": {"approval": approval}});
+    let stranger = server.send(&call(answer.clone(), BOB)).await.message();
+    assert!(stranger["error"]["message"].as_str().unwrap().contains("not given to you"), "{stranger}");
+    assert_eq!(mode.waiting(1).len(), 1);
+    let done = server.send(&call(answer, ANN)).await.message();
+    assert_eq!(done["result"]["content"][0]["text"], "asked and done", "{done}");
+}
+
+#[tokio::test]
+async fn a_form_comes_on_the_stream_of_its_request() {
+    let mode = Arc::new(crate::gateway::fake::FakeMode::default());
+    let server = Server::with(move |settings| {
+        settings.surface.code_mode = Some(mode);
+        settings.surface.direct = true;
+    })
+    .await;
+    let client = json!({"name": "t", "version": "1"});
+    let begin = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": client});
+    let begun = server.send(&Request::old("initialize", begin)).await;
+    let session = begun.header("mcp-session-id").expect("a session");
+    let said = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    let said = Request { body: said, ..Request::old("x", json!({})) }.set("Mcp-Session-Id", &session);
+    assert_eq!(server.send(&said).await.status, 202);
+
+    let call = Request::old("tools/call", json!({"name": "github__ask", "arguments": {}}));
+    let mut stream = server.connect().await;
+    stream.write_all(&call.set("Mcp-Session-Id", &session).bytes()).await.unwrap();
+    let mut read = Vec::new();
+    let form = loop {
+        let mut piece = [0; 4096];
+        let length = timeout(WAIT, stream.read(&mut piece)).await.expect("a form in time").unwrap();
+        assert!(length > 0, "it ended: {}", String::from_utf8_lossy(&read));
+        read.extend_from_slice(&piece[..length]);
+        let text = String::from_utf8_lossy(&read).into_owned();
+        let data = text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data:")?).ok());
+        if let Some(form) = data.into_iter().find(|message| message["method"] == "elicitation/create") {
+            break form;
+        }
+    };
+    let approved = json!({"action": "accept", "content": {"decision": "approve"}});
+    let body = json!({"jsonrpc": "2.0", "id": form["id"], "result": approved}).to_string();
+    let answer = Request { body, ..Request::old("x", json!({})) }.set("Mcp-Session-Id", &session);
+    assert_eq!(server.send(&answer).await.status, 202);
+    let done = Reply::read(stream).await;
+    assert!(done.body.contains("asked and done") || done.head.contains("asked and done"), "{done:?}");
+}

@@ -15,6 +15,7 @@ pub(in super::super) struct Stdio {
     stdin: ChildStdin,
     stdout: Answers,
     next_id: u64,
+    instructions: String,
 }
 
 /// An answer as it came in.
@@ -33,7 +34,7 @@ struct Answers {
 impl Stdio {
     pub(in super::super) fn new(stdin: ChildStdin, stdout: ChildStdout) -> Stdio {
         let reader = BufReader::with_capacity(64 * 1024, stdout);
-        Stdio { stdin, stdout: Answers { reader, line: Vec::new() }, next_id: 0 }
+        Stdio { stdin, stdout: Answers { reader, line: Vec::new() }, next_id: 0, instructions: String::new() }
     }
 
     pub(in super::super) fn initialize(&mut self) -> anyhow::Result<()> {
@@ -41,8 +42,21 @@ impl Stdio {
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
         let (id, line) = self.line("initialize", &params);
         self.send(&line)?;
-        self.stdout.answer(id)?;
+        let answer = result(self.stdout.answer(id)?.message)?;
+        self.instructions = answer["instructions"].as_str().unwrap_or_default().to_owned();
         self.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
+    }
+
+    /// What the server says of itself.
+    pub(in super::super) fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
+    /// The result of some other request.
+    pub(in super::super) fn request(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
+        let (id, line) = self.line(method, params);
+        self.send(&line)?;
+        result(self.stdout.answer(id)?.message)
     }
 
     fn line(&mut self, method: &str, params: &Value) -> (u64, Vec<u8>) {

@@ -1,5 +1,6 @@
 //! What can be measured, a group at a time. Each group starts servers of its own and measures its own floors.
 
+mod calls;
 mod compiled;
 mod egress;
 mod files;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+pub(super) use self::calls::FROM_SANDBOX;
 pub(super) use self::memory::{NO_POOL, PREPARED, PREPARED_SCIENCE};
 use super::client::{Call, Client, Sample};
 use super::measure::{Rounds, Tally};
@@ -38,6 +40,7 @@ pub(super) enum Name {
     Pandas,
     Packages,
     Egress,
+    Calls,
     Throughput,
     Memory,
     Files,
@@ -54,6 +57,7 @@ impl Name {
         Name::Pandas,
         Name::Packages,
         Name::Egress,
+        Name::Calls,
         Name::Throughput,
         Name::Memory,
         Name::Files,
@@ -70,6 +74,7 @@ impl Name {
             Name::Pandas => "pandas",
             Name::Packages => "packages",
             Name::Egress => "egress",
+            Name::Calls => "calls",
             Name::Throughput => "throughput",
             Name::Memory => "memory",
             Name::Files => "files",
@@ -87,6 +92,7 @@ impl Name {
             Name::Pandas => "fresh: import pandas, and the sum of a data frame",
             Name::Packages => "fresh, with packages that were installed before, against a run without any",
             Name::Egress => "by the way out of a sandbox, against no sandbox: 200 MB, and 100 bytes",
+            Name::Calls => "tools of another server, called by a program, against a client without a sandbox",
             Name::Throughput => "fresh python again and again, by so many clients at once",
             Name::Memory => "what waits and what stays",
             Name::Files => "1 MB written and read",
@@ -102,6 +108,8 @@ pub(super) struct Bench {
     pub(super) launch: Launch,
     /// A Python with scientific libraries, besides the one in `PATH`.
     pub(super) science: Option<PathBuf>,
+    /// A server with a tool `echo`, in place of our own.
+    pub(super) upstream: Option<String>,
     pub(super) plan: Plan,
     pub(super) progress: Progress,
 }
@@ -116,6 +124,7 @@ impl Bench {
             Name::Pandas => pandas::measure(self),
             Name::Packages => packages::measure(self),
             Name::Egress => egress::measure(self),
+            Name::Calls => calls::measure(self),
             Name::Throughput => throughput::measure(self),
             Name::Memory => memory::measure(self),
             Name::Files => files::round_trip(self),

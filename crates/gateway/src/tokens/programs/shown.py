@@ -1,0 +1,3 @@
+from tools import fetch
+
+print(fetch.fetch(url="https://example.com/minutes", max_length=100000))
