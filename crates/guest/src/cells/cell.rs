@@ -14,6 +14,8 @@ pub(super) struct Cell {
     pub(super) look: Look,
     /// What the kernel had used when it began.
     pub(super) cpu_before: Duration,
+    /// The most memory that its kernel had had.
+    pub(super) memory_before: u64,
     pub(super) interrupt: Interrupt,
     /// When it began, as processes tell when they did.
     pub(super) ticks: u64,
@@ -48,7 +50,7 @@ pub(crate) struct Code {
 impl Cell {
     pub(super) fn new(id: u32, code: Code, look: Look) -> Cell {
         let phase = Phase::Gathering { code, input: Vec::new(), taken: 0 };
-        Cell { id, phase, look, cpu_before: Duration::ZERO, interrupt: Interrupt::None, ticks: 0 }
+        Cell { id, phase, look, cpu_before: Duration::ZERO, memory_before: 0, interrupt: Interrupt::None, ticks: 0 }
     }
 
     pub(super) fn is_running(&self) -> bool {

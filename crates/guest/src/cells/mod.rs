@@ -303,7 +303,8 @@ impl Kernel {
         cell.ticks = sys::boot_ticks();
         if self.waits || self.state == State::Preserved {
             let before = self.metered().and_then(Meter::cpu).unwrap_or_default();
-            self.cell.iter_mut().for_each(|cell| cell.cpu_before = before);
+            let memory = self.metered().map(Meter::memory_peak_bytes).unwrap_or_default();
+            self.cell.iter_mut().for_each(|cell| (cell.cpu_before, cell.memory_before) = (before, memory));
         }
         self.waits = false;
         self.process.memory_suffices();
@@ -471,12 +472,16 @@ impl Kernel {
         if !cell.look.advance(cell.id, &mut means.known, stream)? {
             return Ok(false);
         }
-        let (id, cpu_before) = (cell.id, cell.cpu_before);
+        let (id, cpu_before, memory_before) = (cell.id, cell.cpu_before, cell.memory_before);
         // One that ends when its cell was done ends between cells, unless it was ended. In the last cell there is nothing
         // to lose.
         let is_lost = ended.is_some() && (done.is_none() || self.process.is_condemned()) && !self.spent;
         let kernel = if is_lost { State::Lost } else { self.state };
-        let finish = Finish { exit: self.process.judge(exit), usage: self.usage(cpu_before), kernel: Some(kernel) };
+        let finish = Finish {
+            exit: self.process.judge(exit),
+            usage: self.usage(cpu_before, memory_before),
+            kernel: Some(kernel),
+        };
         stream.send(&FromGuest::Finished { id, finish })?;
         self.cell = None;
         if !self.spent {
@@ -500,16 +505,19 @@ impl Kernel {
     }
 
     /// What the cell has used: of a dead kernel, all that was reaped but for what was used before.
-    fn usage(&mut self, cpu_before: Duration) -> Usage {
+    fn usage(&mut self, cpu_before: Duration, memory_before: u64) -> Usage {
         let reaped = self.process.usage();
         let is_over = self.process.ended().is_some();
         let cpu = |all_ms: u64| all_ms.saturating_sub(cpu_before.as_millis() as u64);
         match self.metered().filter(|_| !is_over) {
             Some(meter) => Usage {
                 cpu_ms: cpu(meter.cpu().unwrap_or_default().as_millis() as u64),
-                memory_peak_bytes: meter.memory_peak_bytes(),
+                // One that is just ending has none left to tell of.
+                memory_peak_bytes: meter.memory_peak_bytes().max(memory_before),
             },
-            None => Usage { cpu_ms: cpu(reaped.cpu_ms), ..reaped },
+            None => {
+                Usage { cpu_ms: cpu(reaped.cpu_ms), memory_peak_bytes: reaped.memory_peak_bytes.max(memory_before) }
+            }
         }
     }
 }
