@@ -189,10 +189,6 @@ impl Gateway {
         self.0.settings.privacy.hide(owner, text);
     }
 
-    pub fn hides(&self) -> bool {
-        self.0.settings.privacy.is_on()
-    }
-
     /// Notes down what a run was worth, behind the caller's back. One that is told again adds what entered again.
     pub fn account(&self, run: &str, calls: u64, entered: u64, direct: u64) {
         let ledger = self.0.settings.ledger.clone();
@@ -212,10 +208,6 @@ impl Gateway {
                 tracing::warn!(%error, "the tokens of a run were not noted down");
             }
         });
-    }
-
-    pub fn totals(&self) -> Totals {
-        self.0.settings.ledger.totals()
     }
 
     /// A tool by the name that [`direct_name`] gave it.

@@ -72,12 +72,7 @@ enum Action {
 }
 
 fn detail(word: &str) -> Result<Detail, String> {
-    match word {
-        "names" => Ok(Detail::Names),
-        "signatures" => Ok(Detail::Signatures),
-        "full" => Ok(Detail::Full),
-        _ => Err("write names, signatures or full".to_owned()),
-    }
+    Detail::named(word).ok_or_else(|| "write names, signatures or full".to_owned())
 }
 
 impl Tools {

@@ -53,10 +53,7 @@ impl Place {
 
     fn has_public(&self) -> bool {
         let upstreams = upstreams();
-        if !upstreams.join("packages").is_file() {
-            println!("skipped: the public servers are not installed; run scripts/upstreams");
-            return false;
-        }
+        assert!(upstreams.join("packages").is_file(), "the public servers are not installed; run scripts/upstreams");
         let python = fs::canonicalize(upstreams.join("venv/bin/python")).unwrap();
         let is_open = |path: &Path| {
             path.ancestors().all(|part| fs::metadata(part).is_ok_and(|metadata| metadata.mode() & 0o005 == 0o005))
