@@ -13,9 +13,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is built at once shares the features of its dependencies. The first two are to be small, and so stay apart from
+/// What is built at once shares the features of its dependencies. The first ones are to be small, and so stay apart from
 /// what the third one's parser asks for.
-const PROGRAMS: [&[&str]; 2] = [&["belljar-guest", "belljar-jail"], &["belljar-transpile"]];
+const PROGRAMS: [&[&str]; 2] = [&["belljar-guest", "belljar-jail", "belljar-settle"], &["belljar-transpile"]];
 
 /// A library that interpreters load, and so the one thing that is not static.
 const LIBRARY: (&str, &str) = ("belljar-zygote", "libbelljar_zygote.so");
@@ -24,7 +24,9 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let workspace = manifest.ancestors().nth(2).expect("this crate is two levels below the workspace");
-    for watched in ["core", "guest", "jail", "seal", "transpile", "zygote"].map(|name| format!("crates/{name}")) {
+    for watched in
+        ["core", "guest", "jail", "seal", "settle", "transpile", "zygote"].map(|name| format!("crates/{name}"))
+    {
         println!("cargo::rerun-if-changed={}", workspace.join(watched).display());
     }
     for watched in ["Cargo.toml", "Cargo.lock"] {

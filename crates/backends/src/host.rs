@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::settings::WallSettings;
 use crate::sys;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Host {
     /// Where interpreters are looked for, as in the server's `PATH`.
     pub path: OsString,
@@ -15,6 +16,14 @@ pub struct Host {
     pub home: Option<PathBuf>,
     /// The store of layers, ours alone; `None` where there is none.
     pub layers: Option<PathBuf>,
+    /// The store of images, as `belljar template build` fills it; `None` where there is none.
+    pub images: Option<PathBuf>,
+    /// Where we keep what can be made again, ours alone.
+    pub cache: Option<PathBuf>,
+    /// Where we keep what lives no longer than this server, ours alone.
+    pub runtime: Option<PathBuf>,
+    /// What the operator said of each wall.
+    pub walls: WallSettings,
     /// The certificates that programs in a sandbox with a network trust, as PEM; `None` for the host's as they are.
     pub trust: Option<String>,
 }

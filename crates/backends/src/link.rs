@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use belljar_core::wire::{self, CHUNK_MAX, FromGuest, Init, Part, RECORD_MAX, Start, ToGuest};
 use belljar_core::{
-    Asked, BackendError, Content, Entry, Event, Finish, Later, Listing, Program, Range, Stdin, StdinWriter,
+    Asked, BackendError, Content, Entry, Event, Finish, Later, Listing, Program, Range, Relay, Stdin, StdinWriter,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
+use crate::knocks::Knocks;
 use crate::questions::{Answering, Heard, Piece, Questions};
+use crate::setup;
 
 /// Frames of one operation that may wait for it. A slow operation then holds the reader, and so the guest, back.
 const QUEUE: usize = 64;
@@ -40,10 +40,11 @@ pub(crate) struct Link {
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     outbox: mpsc::Sender<Vec<u8>>,
     operations: Mutex<Operations>,
     questions: Questions,
+    knocks: Arc<Knocks>,
     next_id: AtomicU32,
     alive: AtomicBool,
 }
@@ -72,6 +73,26 @@ impl From<BackendError> for NotThere {
     }
 }
 
+type Reading = Box<dyn AsyncRead + Send + Unpin>;
+type Writing = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// A way to send from beside the link.
+pub(crate) trait Outgoing: Clone + Send + Sync + 'static {
+    fn send(&self, message: &ToGuest) -> impl Future<Output = Result<(), BackendError>> + Send;
+    /// From where nobody can wait.
+    fn send_behind(&self, message: &ToGuest);
+}
+
+impl Outgoing for Arc<Shared> {
+    async fn send(&self, message: &ToGuest) -> Result<(), BackendError> {
+        Shared::send(self, message).await
+    }
+
+    fn send_behind(&self, message: &ToGuest) {
+        Shared::send_behind(self, message);
+    }
+}
+
 /// An operation as the reader knows it.
 #[derive(Debug, Clone)]
 struct Waiting {
@@ -81,9 +102,13 @@ struct Waiting {
 }
 
 impl Link {
-    /// Greets the guest at the other end of `stream`, and waits until it stands.
-    pub(crate) async fn establish(stream: UnixStream, init: Init) -> Result<Link, NotThere> {
-        let (read, mut write) = stream.into_split();
+    /// Greets the guest at the other end of a stream, and waits until it stands.
+    pub(crate) async fn establish(
+        read: impl AsyncRead + Send + Unpin + 'static,
+        write: impl AsyncWrite + Send + Unpin + 'static,
+        init: Init,
+    ) -> Result<Link, NotThere> {
+        let (read, mut write): (Reading, Writing) = (Box::new(read), Box::new(write));
         let mut frame = Vec::new();
         wire::encode(&ToGuest::Init(init), &mut frame).map_err(|error| setup("greeting the guest", &error))?;
         write.write_all(&frame).await.map_err(|error| setup("greeting the guest", &error))?;
@@ -96,17 +121,30 @@ impl Link {
             FromGuest::Broken { step, errno } => return Err(NotThere::Broken { step, errno }),
             _ => return Err(setup("greeting the guest", &"it began out of turn").into()),
         }
+        Ok(Link::over(frames, write))
+    }
+
+    /// Goes on with a guest that has been greeted already, by another link: its place is a copy of that one's.
+    pub(crate) fn resume(
+        read: impl AsyncRead + Send + Unpin + 'static,
+        write: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Link {
+        Link::over(Frames { read: Box::new(read), buffer: Vec::new(), used: 0 }, Box::new(write))
+    }
+
+    fn over(frames: Frames, write: Writing) -> Link {
         let (outbox, frames_out) = mpsc::channel(OUTBOX);
         let shared = Arc::new(Shared {
             outbox,
             operations: Mutex::default(),
             questions: Questions::default(),
+            knocks: Arc::default(),
             next_id: AtomicU32::new(1),
             alive: AtomicBool::new(true),
         });
         let reader = tokio::spawn(read_frames(frames, Arc::clone(&shared)));
         let writer = tokio::spawn(write_frames(write, frames_out));
-        Ok(Link { shared, reader, writer })
+        Link { shared, reader, writer }
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -198,6 +236,11 @@ impl Link {
         self.shared.questions.answer(id, bytes, part);
     }
 
+    /// Those who come to the sandbox's doors, where the guest passes them on; given once.
+    pub(crate) fn relay(&self) -> Option<Box<dyn Relay>> {
+        self.shared.knocks.relay()
+    }
+
     fn begin(&self) -> Result<Operation, BackendError> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed) % wire::ASKED_FIRST;
         let (frames, receiver) = mpsc::channel(QUEUE);
@@ -235,6 +278,7 @@ impl Shared {
         }
         drop(operations);
         self.questions.end();
+        self.knocks.end();
     }
 
     /// Takes a part of a question in. Whether the guest kept to the rules.
@@ -303,7 +347,7 @@ impl Shared {
 
 /// Frames as they come off the stream.
 struct Frames {
-    read: OwnedReadHalf,
+    read: Reading,
     buffer: Vec<u8>,
     /// Bytes at the front of the buffer that were taken already.
     used: usize,
@@ -338,24 +382,12 @@ async fn read_frames(mut frames: Frames, shared: Arc<Shared>) {
             Ok(frame) => frame,
             Err(why) => break why,
         };
+        let frame = match by_guest(frame, &shared) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => continue,
+            Err(why) => break why.to_owned(),
+        };
         let Some(id) = operation_of(&frame) else { break "its guest agent spoke out of turn".to_owned() };
-        match &frame {
-            FromGuest::Asked { by, bytes, part, .. } => {
-                if !shared.hear(id, *by, bytes, *part) {
-                    break "its guest agent asked out of turn".to_owned();
-                }
-                continue;
-            }
-            FromGuest::Withdrawn { .. } => {
-                shared.questions.withdraw(id);
-                continue;
-            }
-            FromGuest::Taken { bytes, .. } if id >= wire::ASKED_FIRST => {
-                shared.questions.taken(id, *bytes);
-                continue;
-            }
-            _ => {}
-        }
         // An operation that nobody waits for any more was dropped; its last frames may still come.
         let Some(waiting) = shared.operations().waiting.get(&id).cloned() else { continue };
         if let FromGuest::Taken { bytes, .. } = frame {
@@ -369,10 +401,37 @@ async fn read_frames(mut frames: Frames, shared: Arc<Shared>) {
     shared.end(why);
 }
 
-async fn write_frames(mut write: OwnedWriteHalf, mut frames: mpsc::Receiver<Vec<u8>>) {
+/// Takes what the guest itself began: questions, and those who come to the doors. Gives back what is an operation's.
+fn by_guest(frame: FromGuest, shared: &Arc<Shared>) -> Result<Option<FromGuest>, &'static str> {
+    match frame {
+        FromGuest::Asked { id, by, bytes, part } => {
+            if !shared.hear(id, by, &bytes, part) {
+                return Err("its guest agent asked out of turn");
+            }
+        }
+        FromGuest::Knock { id, to, port } => shared.knocks.knock(shared, id, to, port).map_err(|_| KNOCKED)?,
+        FromGuest::Said { id, bytes, part } => shared.knocks.said(id, bytes, part).map_err(|_| KNOCKED)?,
+        FromGuest::Name { id, bytes } => shared.knocks.name(shared, id, bytes).map_err(|_| KNOCKED)?,
+        FromGuest::Withdrawn { id } if id >= wire::KNOCKS_FIRST => shared.knocks.withdraw(id),
+        FromGuest::Withdrawn { id } => shared.questions.withdraw(id),
+        FromGuest::Taken { id, bytes } if id >= wire::KNOCKS_FIRST => shared.knocks.taken(id, bytes),
+        FromGuest::Taken { id, bytes } if id >= wire::ASKED_FIRST => shared.questions.taken(id, bytes),
+        other => return Ok(Some(other)),
+    }
+    Ok(None)
+}
+
+const KNOCKED: &str = "its guest agent knocked out of turn";
+
+async fn write_frames(mut write: Writing, mut frames: mpsc::Receiver<Vec<u8>>) {
     while let Some(frame) = frames.recv().await {
         // A stream that cannot be written ends for the reader too, which tells everybody.
-        if write.write_all(&frame).await.is_err() {
+        let written = async {
+            write.write_all(&frame).await?;
+            // Some streams keep what they are given until they are told.
+            write.flush().await
+        };
+        if written.await.is_err() {
             return;
         }
     }
@@ -394,6 +453,9 @@ fn operation_of(frame: &FromGuest) -> Option<u32> {
         FromGuest::Output { id, .. }
         | FromGuest::Taken { id, .. }
         | FromGuest::Asked { id, .. }
+        | FromGuest::Knock { id, .. }
+        | FromGuest::Said { id, .. }
+        | FromGuest::Name { id, .. }
         | FromGuest::Withdrawn { id }
         | FromGuest::Record { id, .. }
         | FromGuest::Changed { id, .. }
@@ -558,8 +620,4 @@ impl Drop for Writer {
 pub(crate) fn was_killed(finish: &Finish) -> bool {
     use belljar_core::Exit;
     matches!(finish.exit, Exit::Signal(9) | Exit::Code(137))
-}
-
-fn setup(step: &str, why: &dyn std::fmt::Display) -> BackendError {
-    BackendError::Setup { step: step.to_owned(), why: why.to_string() }
 }

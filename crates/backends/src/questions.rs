@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belljar_core::Asked;
-use belljar_core::wire::{ASKED_FIRST, INPUT_WINDOW, Part, QUESTION_MAX, QUESTIONS_MAX};
+use belljar_core::wire::{ASKED_FIRST, INPUT_WINDOW, KNOCKS_FIRST, Part, QUESTION_MAX, QUESTIONS_MAX};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// Bytes of questions that nobody has taken yet. Past that the next is not asked.
@@ -64,7 +64,7 @@ impl Questions {
     pub(crate) fn hear(&self, id: u32, by: Option<u32>, bytes: &[u8], part: Part) -> Heard {
         let mut state = self.state();
         let (coming, body) = state.coming.get_or_insert_with(|| (id, Vec::new()));
-        if id < ASKED_FIRST || *coming != id || body.len() + bytes.len() > QUESTION_MAX {
+        if !(ASKED_FIRST..KNOCKS_FIRST).contains(&id) || *coming != id || body.len() + bytes.len() > QUESTION_MAX {
             return Heard::OutOfTurn;
         }
         body.extend_from_slice(bytes);

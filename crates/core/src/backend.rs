@@ -61,6 +61,10 @@ pub trait Sandbox: Debug + Send + Sync {
     fn refused(&self) -> Vec<String> {
         Vec::new()
     }
+    /// How many times as long as on the host's own processor its answers may take; what an emulator runs is slow.
+    fn slowness(&self) -> u32 {
+        1
+    }
     /// Whether the place still stands. A place that fell stays fallen.
     fn is_alive(&self) -> bool;
     /// Ends everything in it and waits until nothing of it is left.
@@ -101,6 +105,30 @@ pub trait StdinWriter: Debug + Send {
     fn write(&mut self, bytes: Vec<u8>) -> Later<'_, ()>;
 }
 
+/// What a place stands on, and what its packages have to fit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Ground {
+    /// The wall that it is to have, by the backend's name, where a server has several; `None` for the server's own.
+    pub wall: Option<String>,
+    /// The root file system that it begins with: an image by whatever name the backend knows images by. `None` for the
+    /// backend's own, which may be the host's programs.
+    pub image: Option<String>,
+    /// Interpreters to use in place of the first, by their names in [`Capabilities::interpreters`].
+    pub interpreters: Vec<String>,
+}
+
+impl Ground {
+    /// The server's own wall with these interpreters.
+    pub fn of(interpreters: &[String]) -> Ground {
+        Ground { interpreters: interpreters.to_vec(), ..Ground::default() }
+    }
+
+    /// Whether what [`Backend::capabilities`] tells holds for it.
+    pub fn is_own(&self) -> bool {
+        self.wall.is_none() && self.image.is_none()
+    }
+}
+
 /// What a caller asks of a place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Spec {
@@ -108,8 +136,7 @@ pub struct Spec {
     pub network: Network,
     /// Environment of every program in the sandbox.
     pub env: Vec<(String, String)>,
-    /// Interpreters to use in place of the host's first, by their names in [`Capabilities::interpreters`].
-    pub interpreters: Vec<String>,
+    pub ground: Ground,
     /// Environments of packages, one of a kind.
     pub layers: Vec<Layer>,
     /// Whose it is, where that makes a difference: nothing that runs what is in its layers is shared with other owners'
@@ -134,6 +161,10 @@ pub struct Capabilities {
     pub network: bool,
     /// Whether a place can have layers, and build them.
     pub layers: bool,
+    /// Whether programs in a place can start others: a shell, jobs, `subprocess`. Where not, `missing` says so for the shell.
+    pub processes: bool,
+    /// Whether a place can begin with an image: [`Spec::image`].
+    pub images: bool,
 }
 
 /// What a look at the host found.
@@ -146,7 +177,15 @@ pub struct Probe {
 impl Probe {
     /// Whether a sandbox can be opened at all.
     pub fn usable(&self) -> bool {
-        self.walls.iter().all(|wall| !matches!(wall.state, WallState::Missing { .. }))
+        self.why_unusable().is_none()
+    }
+
+    /// What is missing for that, if anything.
+    pub fn why_unusable(&self) -> Option<String> {
+        self.walls.iter().find_map(|wall| match &wall.state {
+            WallState::Missing { why, .. } => Some(why.clone()),
+            WallState::Stands { .. } | WallState::Weaker { .. } => None,
+        })
     }
 }
 

@@ -7,6 +7,9 @@ pub enum BackendError {
     /// This host cannot run the backend now.
     #[error("{why}")]
     Unavailable { why: String, fix: String },
+    /// This place does not have what the caller wants of it, and another may: in words for the caller.
+    #[error("{what}; {instead}")]
+    Lacks { what: String, instead: String },
     /// The place could not be made; `step` says how far it came. For the log: no caller can act on it.
     #[error("could not set up a sandbox: {step}: {why}")]
     Setup { step: String, why: String },

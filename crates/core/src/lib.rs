@@ -7,6 +7,7 @@
 
 mod backend;
 mod calls;
+mod doors;
 mod error;
 mod files;
 mod language;
@@ -17,16 +18,18 @@ mod program;
 mod report;
 pub mod wire;
 
-pub use backend::{Asked, Backend, Capabilities, Later, Probe, Running, Sandbox, Spec, StdinWriter, Wall, WallState};
+pub use backend::{
+    Asked, Backend, Capabilities, Ground, Later, Probe, Running, Sandbox, Spec, StdinWriter, Wall, WallState,
+};
 pub use calls::{Caller, Calls, Desk, HostCalls, Made, Soon, Spool};
+pub use doors::{Doors, Knock, LOCAL_STAND_INS, Relay, STAND_INS};
 pub use error::{BackendError, FileError, FileErrorKind};
 pub use files::{Content, Entry, FileKind, Listing, Metadata, Range};
 pub use language::{Language, UnknownLanguage};
 pub use layer::{BUILD, Layer, LayerKind, PackageKind};
 pub use limits::{Limit, Limits};
 pub use network::{
-    BadGrant, Doors, Grant, Host, Network, PACKAGES, PROXY_PORT, Pattern, Reach, STAND_INS, USUAL_PORTS,
-    is_never_meant, is_public,
+    BadGrant, Grant, Host, Network, PACKAGES, PROXY_PORT, Pattern, Reach, USUAL_PORTS, is_never_meant, is_public,
 };
 pub use program::{Changes, Event, Exit, Finish, Program, Source, Stdin, Stream, Then};
 pub use report::{Ending, Isolation, Report, State, Usage};

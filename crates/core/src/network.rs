@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
 /// What a sandbox sees of the network. Loopback inside it always works.
@@ -24,22 +23,6 @@ pub const USUAL_PORTS: [u16; 2] = [80, 443];
 
 /// Where a sandbox with a network finds its proxy, for programs that heed the usual variables.
 pub const PROXY_PORT: u16 = 3128;
-
-/// Addresses that names are answered with inside a sandbox, instead of their own: 198.18.0.0/15, which RFC 2544 keeps free.
-/// The sandbox's own network takes whatever is sent there.
-pub const STAND_INS: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
-
-/// A sandbox's ways out: sockets that are in its network, and are served from outside of it. All non-blocking.
-#[derive(Debug)]
-pub struct Doors {
-    /// TCP listeners for each granted port, on every address. Who connects to a stand-in is found here; anybody else who
-    /// comes is not to be served.
-    pub transparent: Vec<OwnedFd>,
-    /// A TCP listener at [`PROXY_PORT`] of the loopback address.
-    pub proxy: OwnedFd,
-    /// A UDP socket at port 53 of the loopback address, where the sandbox's resolver asks.
-    pub names: OwnedFd,
-}
 
 /// A host that was granted. As text: `api.example.com`, `*.example.org:8443`, `GET,HEAD api.example.com`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! How a sandbox's connections come to us.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use belljar_core::Host;
@@ -21,16 +21,15 @@ use crate::socks;
 use crate::tunnel::{Tunnel, turn_away};
 
 /// A connection to a stand-in.
-pub(crate) async fn transparent(serving: Arc<Serving>, client: TcpStream) {
-    let Ok(local) = client.local_addr() else { return };
-    let name = match local.ip() {
+pub(crate) async fn transparent(serving: Arc<Serving>, client: TcpStream, to: SocketAddr) {
+    let name = match to.ip() {
         IpAddr::V4(address) => serving.stand_ins.take(address),
         IpAddr::V6(_) => None,
     };
     // Whoever came by another address means a server inside, which there is none of here.
     let Some(name) = name else { return };
     let Ok(host) = name.name.parse::<Host>() else { return };
-    let port = local.port();
+    let port = to.port();
     let Some(allowed) = serving.policy.connection(&host, port) else {
         let words = serving.refuse(Via::Transparent, &host, port, None, &Refusal::NotGranted);
         return turn_away(client, serving.egress.bounds.first, &Refusal::NotGranted, &words).await;

@@ -1,11 +1,10 @@
 //! The way out of all sandboxes of a server.
 
-use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Doors, Grant, STAND_INS};
+use belljar_core::{Doors, Grant, Knock, PROXY_PORT, Relay};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
@@ -54,7 +53,8 @@ impl Egress {
 
     /// Serves a sandbox's doors until what is returned is dropped. To be called within the runtime.
     pub fn serve(self: &Arc<Self>, grants: Vec<Grant>, doors: Doors, label: String) -> std::io::Result<Served> {
-        self.serve_at(grants, doors, label, STAND_INS.0)
+        let base = doors.stand_ins();
+        self.serve_at(grants, doors, label, base)
     }
 
     /// With stand-ins at `base`.
@@ -68,54 +68,100 @@ impl Egress {
         let stand_ins = StandIns::new(base, self.bounds.names);
         let serving = Arc::new(Serving::new(self.clone(), Policy::new(grants), stand_ins, label));
         let room = Arc::new(Semaphore::new(self.bounds.connections));
-        let names = UdpSocket::from_std(doors.names.into())?;
-        let proxy = listener(doors.proxy)?;
-        let transparent = doors.transparent.into_iter().map(listener).collect::<std::io::Result<Vec<_>>>()?;
-        let mut tasks = vec![tokio::spawn(names::serve(serving.clone(), names)).abort_handle()];
-        tasks.push(tokio::spawn(accept(proxy, serving.clone(), room.clone(), doors::proxy)).abort_handle());
-        for one in transparent {
-            tasks.push(tokio::spawn(accept(one, serving.clone(), room.clone(), doors::transparent)).abort_handle());
+        let mut tasks = Vec::new();
+        match doors {
+            Doors::Relayed(relay) => {
+                tasks.push(tokio::spawn(take(relay, serving.clone(), room)).abort_handle());
+            }
+            Doors::Sockets { transparent, proxy, names } => {
+                let names = UdpSocket::from_std(names.into())?;
+                tasks.push(tokio::spawn(names::serve(serving.clone(), names)).abort_handle());
+                let doors = transparent.into_iter().map(|door| (door, Door::Transparent));
+                for (socket, door) in doors.chain([(proxy, Door::Proxy)]) {
+                    let listener = TcpListener::from_std(socket.into())?;
+                    tasks.push(tokio::spawn(accept(listener, door, serving.clone(), room.clone())).abort_handle());
+                }
+            }
         }
         Ok(Served { serving, tasks })
     }
 }
 
-fn listener(fd: OwnedFd) -> std::io::Result<TcpListener> {
-    TcpListener::from_std(fd.into())
+/// What whoever comes wants of us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Proxy,
+    Transparent,
 }
 
 /// Takes connections for as long as the listener lasts. Its connections end with it.
-async fn accept<F>(
-    listener: TcpListener,
-    serving: Arc<Serving>,
-    room: Arc<Semaphore>,
-    serve: fn(Arc<Serving>, TcpStream) -> F,
-) where
-    F: Future<Output = ()> + Send + 'static,
-{
+async fn accept(listener: TcpListener, door: Door, serving: Arc<Serving>, room: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     loop {
-        match listener.accept().await {
-            Ok((client, _)) => {
-                // More than there is room for wait: one here, the others in the kernel, which has a bound of its own.
-                let Ok(place) = room.clone().acquire_owned().await else { return };
+        let came = listener.accept().await.and_then(|(client, _)| Ok((client.local_addr()?, client)));
+        match came {
+            Ok((to, client)) => {
                 // A delay is worse than a small packet; a socket without the option works.
                 let _ = client.set_nodelay(true);
-                let (serving, all) = (serving.clone(), serving.egress.room.clone());
-                connections.spawn(async move {
-                    // It fails only when it is closed, which it never is.
-                    let everybodys = all.acquire_owned().await;
-                    serve(serving, client).await;
-                    drop((place, everybodys));
-                });
+                if !admit(&mut connections, &serving, &room, door, to, client).await {
+                    return;
+                }
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection was not taken");
                 tokio::time::sleep(WHEN_FULL).await;
             }
         }
-        while connections.try_join_next().is_some() {}
     }
+}
+
+/// Takes those whom somebody inside passes on, for as long as the sandbox lasts.
+async fn take(mut relay: Box<dyn Relay>, serving: Arc<Serving>, room: Arc<Semaphore>) {
+    let mut connections = JoinSet::new();
+    while let Ok(knock) = relay.next().await {
+        match knock {
+            Knock::Name { question, answer } => {
+                serving.pace().await;
+                if let Some(bytes) = names::answer(&serving, &question) {
+                    answer(bytes);
+                }
+            }
+            Knock::Connection { to, stream } => {
+                // A stream of another family, which the calls for one of TCP take as well.
+                let Ok(client) = TcpStream::from_std(stream.into()) else { continue };
+                let is_proxy = to == SocketAddrV4::new(Ipv4Addr::LOCALHOST, PROXY_PORT);
+                let door = if is_proxy { Door::Proxy } else { Door::Transparent };
+                if !admit(&mut connections, &serving, &room, door, to.into(), client).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Serves one that came, when there is room for it. More than that wait: one here, the others where they come from, which
+/// has a bound of its own. Whether there can be more.
+async fn admit(
+    connections: &mut JoinSet<()>,
+    serving: &Arc<Serving>,
+    room: &Arc<Semaphore>,
+    door: Door,
+    to: SocketAddr,
+    client: TcpStream,
+) -> bool {
+    while connections.try_join_next().is_some() {}
+    let Ok(place) = room.clone().acquire_owned().await else { return false };
+    let (serving, all) = (serving.clone(), serving.egress.room.clone());
+    connections.spawn(async move {
+        // It fails only when it is closed, which it never is.
+        let everybodys = all.acquire_owned().await;
+        match door {
+            Door::Proxy => doors::proxy(serving, client).await,
+            Door::Transparent => doors::transparent(serving, client, to).await,
+        }
+        drop((place, everybodys));
+    });
+    true
 }
 
 /// A sandbox's doors while they are served. Dropping it ends every connection.

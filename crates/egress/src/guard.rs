@@ -113,6 +113,10 @@ impl Sandbox for GuardedSandbox {
         self.served.refused()
     }
 
+    fn slowness(&self) -> u32 {
+        self.sandbox.slowness()
+    }
+
     fn is_alive(&self) -> bool {
         self.sandbox.is_alive()
     }

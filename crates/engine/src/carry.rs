@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
-    BackendError, Calls, Changes, Ending, Isolation, Limits, Program, Range, Report, Sandbox, Source, Spec, State,
-    Stream, Usage,
+    BackendError, Calls, Changes, Ending, Ground, Isolation, Limits, Program, Range, Report, Sandbox, Source, Spec,
+    State, Stream, Usage,
 };
 use belljar_packages::InstallError;
 use tokio::sync::mpsc;
@@ -89,7 +89,7 @@ impl Carried {
             Source::Code { .. } | Source::Command(_) => None,
         };
         let granted = network::grant(&flight.request.wants.network, &shared.settings.network)?;
-        let mut shelf = Shelf::new(&flight.owner, &[], Vec::new());
+        let mut shelf = Shelf::new(&flight.owner, &Ground::default(), Vec::new());
         let provided = tokio::select! {
             biased;
             refusal = orders.refusal() => return Err(refusal),
@@ -109,8 +109,8 @@ impl Carried {
             files = shared.files(&flight.owner) => files,
         };
         let (layers, owner) = ([shelf.layers(), files].concat(), shelf.owner(shared.provisions.as_ref()));
-        let interpreters = shelf.interpreters().to_vec();
-        let spec = Spec { limits, waiting, network, env, interpreters, layers, owner, ..Spec::default() };
+        let ground = shelf.ground().clone();
+        let spec = Spec { limits, waiting, network, env, ground, layers, owner, ..Spec::default() };
         let ready = async {
             flight.hold(shared.admission.turn(None).await?);
             shared.lessor.lease(&spec).await

@@ -19,20 +19,24 @@ const PACKAGE_BYTES_MAX: usize = 512;
 /// PATH_MAX of Linux.
 const PATH_BYTES_MAX: usize = 4096;
 
-pub(crate) fn program(
-    program: &Program,
-    wall_max: Duration,
+/// Whether the server's own ground has what the program is written in. Another's tells by itself.
+pub(crate) fn language(
+    source: &Source,
     languages: &[Language],
     missing: &[(Language, String)],
 ) -> Result<(), EngineError> {
+    let (Source::Code { language, .. } | Source::Cell { language, .. }) = source else { return Ok(()) };
+    let language = *language;
+    if languages.contains(&language) {
+        return Ok(());
+    }
+    let fix = missing.iter().find(|(of, _)| *of == language).map(|(_, fix)| fix.clone());
+    Err(EngineError::LanguageMissing { language, available: languages.to_vec(), fix })
+}
+
+pub(crate) fn program(program: &Program, wall_max: Duration) -> Result<(), EngineError> {
     let text = match &program.source {
-        Source::Code { language, code } | Source::Cell { language, code, .. } => {
-            if !languages.contains(language) {
-                let fix = missing.iter().find(|(of, _)| of == language).map(|(_, fix)| fix.clone());
-                return Err(EngineError::LanguageMissing { language: *language, available: languages.to_vec(), fix });
-            }
-            code
-        }
+        Source::Code { code, .. } | Source::Cell { code, .. } => code,
         Source::Command(line) => line,
     };
     if text.trim().is_empty() {

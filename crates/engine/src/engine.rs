@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
-    Backend, BackendError, Content, FileError, FileErrorKind, Language, Listing, Range, Source, Spec, Then,
+    Backend, BackendError, Content, FileError, FileErrorKind, Ground, Language, Listing, Range, Source, Spec, Then,
 };
 use tokio::sync::broadcast;
 use tokio::task::JoinError;
@@ -269,7 +269,7 @@ impl Engine {
     ) -> Result<Arc<Flight>, EngineError> {
         let shared = self.shared();
         let entered = shared.enter()?;
-        check::program(&request.program, shared.settings.wall_max, &shared.languages, &shared.missing)?;
+        check::program(&request.program, shared.settings.wall_max)?;
         check::packages(&request.wants.packages)?;
         if !request.wants.packages.is_empty() && shared.provisions.is_none() {
             return Err(EngineError::NoPackages);
@@ -279,6 +279,9 @@ impl Engine {
         }
         network::grant(&request.wants.network, &shared.settings.network)?;
         let mut used = request.sandbox.as_deref().map(|sandbox| shared.sandboxes.take(who, sandbox)).transpose()?;
+        if used.as_ref().is_none_or(|used| used.named.shelf.ground().is_own()) {
+            check::language(&request.program.source, &shared.languages, &shared.missing)?;
+        }
         if let (Some(used), Some(Away::LetsSandboxExpire)) = (&mut used, away) {
             used.rest();
         }
@@ -321,14 +324,14 @@ impl Engine {
         let id = SandboxId::random()?;
         let slot = shared.sandboxes.slot().await?;
         let env = over(granted.env, over(template.env, request.env));
-        let waiting = templates::kernel(&template.interpreters, &shared.interpreters, &shared.languages);
+        let waiting = templates::kernel(&template.ground, &shared.interpreters, &shared.languages);
         let packages = [template.packages, request.wants.packages].concat();
-        let shelf = self.furnish(who, &template.interpreters, packages).await?;
+        let shelf = self.furnish(who, &template.ground, packages).await?;
         let files = shared.files(who).await;
         let layers = [shelf.layers(), files.clone()].concat();
-        let (network, interpreters) = (granted.network, template.interpreters);
+        let (network, ground) = (granted.network, template.ground);
         let owner = shelf.owner(shared.provisions.as_ref());
-        let spec = Spec { limits, env, network, interpreters, layers, owner, waiting, ..Spec::default() };
+        let spec = Spec { limits, env, network, ground, layers, owner, waiting, ..Spec::default() };
         let sandbox = tokio::select! {
             biased;
             () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
@@ -342,23 +345,18 @@ impl Engine {
     }
 
     /// What a created sandbox has of packages: those it was asked for, or what most ask for, if that is there.
-    async fn furnish(
-        &self,
-        who: &Principal,
-        interpreters: &[String],
-        packages: Vec<String>,
-    ) -> Result<Shelf, EngineError> {
+    async fn furnish(&self, who: &Principal, ground: &Ground, packages: Vec<String>) -> Result<Shelf, EngineError> {
         let shared = self.shared();
         let Some(provisions) = &shared.provisions else {
             return if packages.is_empty() {
-                Ok(Shelf::new(who, interpreters, Vec::new()))
+                Ok(Shelf::new(who, ground, Vec::new()))
             } else {
                 Err(EngineError::NoPackages)
             };
         };
-        provisions.packages.look_for_base(interpreters).await;
-        let base = provisions.packages.base(interpreters);
-        let mut shelf = Shelf::new(who, interpreters, base.into_iter().collect());
+        provisions.packages.look_for_base(ground).await;
+        let base = provisions.packages.base(ground);
+        let mut shelf = Shelf::new(who, ground, base.into_iter().collect());
         if !packages.is_empty() {
             let wants = Wants { packages, network: Vec::new() };
             // Without a program there is nothing to infer from, and the shell's packages are Python's.

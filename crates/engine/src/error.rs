@@ -134,6 +134,7 @@ fn told(error: &BackendError) -> String {
         }
         BackendError::Lost { .. } => EngineError::Lost.to_string(),
         BackendError::File(error) => error.to_string(),
+        BackendError::Lacks { .. } => error.to_string(),
     }
 }
 

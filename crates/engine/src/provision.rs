@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belljar_core::{HostCalls, Language, Layer, PackageKind, Sandbox, Source};
+use belljar_core::{Ground, HostCalls, Language, Layer, PackageKind, Sandbox, Source};
 use belljar_packages::{Environment, InstallError, InstallErrorKind, Installed, Needs, Packages, Wanted};
 
 use crate::{EngineError, Installation, Phase, Principal, Wants, python, run};
@@ -23,8 +23,8 @@ pub(crate) struct Shelf {
     environments: Mutex<Vec<Arc<Environment>>>,
     /// One change at a time: each goes on top of the one before.
     changing: tokio::sync::Mutex<()>,
-    /// As in [`belljar_core::Spec::interpreters`].
-    interpreters: Vec<String>,
+    /// As in [`belljar_core::Spec::ground`].
+    ground: Ground,
     /// Whose sandbox it is.
     owner: String,
 }
@@ -59,12 +59,12 @@ pub struct Provisions {
 }
 
 impl Shelf {
-    pub(crate) fn new(who: &Principal, interpreters: &[String], environments: Vec<Arc<Environment>>) -> Shelf {
+    pub(crate) fn new(who: &Principal, ground: &Ground, environments: Vec<Arc<Environment>>) -> Shelf {
         Shelf {
             owner: who.as_str().to_owned(),
             environments: Mutex::new(environments),
             changing: tokio::sync::Mutex::default(),
-            interpreters: interpreters.to_vec(),
+            ground: ground.clone(),
         }
     }
 
@@ -76,8 +76,8 @@ impl Shelf {
         self.environments().iter().find(|environment| environment.kind == kind).cloned()
     }
 
-    pub(crate) fn interpreters(&self) -> &[String] {
-        &self.interpreters
+    pub(crate) fn ground(&self) -> &Ground {
+        &self.ground
     }
 
     pub(crate) fn layers(&self) -> Vec<Layer> {
@@ -89,7 +89,7 @@ impl Shelf {
         if self.environments().is_empty() {
             return None;
         }
-        let base = provisions.and_then(|provisions| provisions.packages.base(&self.interpreters));
+        let base = provisions.and_then(|provisions| provisions.packages.base(&self.ground));
         let is_base =
             |environment: &Arc<Environment>| base.as_ref().is_some_and(|base| base.layer == environment.layer);
         (!self.environments().iter().all(is_base)).then(|| self.owner.clone())
@@ -136,12 +136,14 @@ impl Provisions {
         phase: &Phase,
     ) -> Result<Option<Installation>, NotProvided> {
         let mut needs = self.needs(source, shelf, &[]).await;
-        if let Some(wanted) = needs.python.as_ref().filter(|_| shelf.interpreters.is_empty()) {
+        if let Some(wanted) =
+            needs.python.as_ref().filter(|_| shelf.ground.is_own() && shelf.ground.interpreters.is_empty())
+        {
             let chosen = python::choose(wanted, interpreters).map_err(|words| NotProvided::Failed {
                 error: InstallError { kind: InstallErrorKind::Unavailable, words },
             })?;
             if let Some(interpreter) = chosen {
-                shelf.interpreters = vec![interpreter];
+                shelf.ground.interpreters = vec![interpreter];
                 needs = self.needs(source, shelf, &[]).await;
             }
         }
@@ -175,7 +177,7 @@ impl Provisions {
         phase: &Phase,
     ) -> Result<Installation, InstallError> {
         let _changing = shelf.changing.lock().await;
-        let wanted = Wanted { interpreters: shelf.interpreters.clone(), ..wanted };
+        let wanted = Wanted { ground: shelf.ground.clone(), ..wanted };
         let (told, environment) = shelf.find(&self.packages, wanted, phase).await?;
         if let Some(environment) = environment {
             sandbox.add_layer(&environment.layer).await.map_err(|error| {
@@ -193,7 +195,7 @@ impl Provisions {
             return Needs::default();
         };
         let Some(kind) = kind_of(*language).filter(|_| self.infer) else { return Needs::default() };
-        let mut needs = self.packages.needs(*language, code, &shelf.interpreters, local).await;
+        let mut needs = self.packages.needs(*language, code, &shelf.ground, local).await;
         // More are not looked for, and nothing that is meant well has them.
         needs.inferred.truncate(INFERRED_MAX);
         if INSTALLERS.iter().any(|words| code.contains(words)) {
@@ -220,7 +222,7 @@ impl Provisions {
             return Err(NotProvided::Failed { error: InstallError { kind: InstallErrorKind::NotFound, words } });
         }
         let mut all: Option<Installation> = None;
-        for wanted in wanted(source, needs, wants, &shelf.interpreters)? {
+        for wanted in wanted(source, needs, wants, &shelf.ground)? {
             let found = shelf.find(&self.packages, wanted, phase).await;
             let (told, environment) = found.map_err(|error| NotProvided::Failed { error })?;
             if let Some(environment) = environment {
@@ -248,7 +250,7 @@ impl Installation {
 }
 
 /// What has to be there before the program starts, by kind.
-fn wanted(source: &Source, needs: Needs, wants: &Wants, interpreters: &[String]) -> Result<Vec<Wanted>, EngineError> {
+fn wanted(source: &Source, needs: Needs, wants: &Wants, ground: &Ground) -> Result<Vec<Wanted>, EngineError> {
     let language = match source {
         Source::Code { language, .. } | Source::Cell { language, .. } => *language,
         Source::Command(_) => Language::Shell,
@@ -257,7 +259,7 @@ fn wanted(source: &Source, needs: Needs, wants: &Wants, interpreters: &[String])
     let mut all: Vec<Wanted> = Vec::new();
     let mut of = |kind: PackageKind, add: &mut dyn FnMut(&mut Wanted)| {
         if !all.iter().any(|wanted| wanted.kind == kind) {
-            all.push(Wanted::new(kind, interpreters));
+            all.push(Wanted::new(kind, ground));
         }
         all.iter_mut().filter(|wanted| wanted.kind == kind).for_each(add);
     };

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 
 use belljar_core::wire::Part;
-use belljar_core::{Asked, PackageKind, Sandbox};
+use belljar_core::{Asked, Ground, PackageKind, Sandbox};
 use belljar_packages::Wanted;
 use futures::StreamExt as _;
 use futures::future::OptionFuture;
@@ -167,7 +167,7 @@ async fn answer(
         Kind::Python => PackageKind::Python,
         Kind::Node => PackageKind::Node,
     };
-    let wanted = Wanted { required: install.requirements, ..Wanted::new(kind, &[]) };
+    let wanted = Wanted { required: install.requirements, ..Wanted::new(kind, &Ground::default()) };
     let phase = Phase::default();
     let mut installing = pin!(provisions.asked_for(sandbox, wanted, shelf, &phase));
     let installed = loop {

@@ -44,8 +44,8 @@ const GRACE: Duration = Duration::from_millis(300);
 /// And so much more for each GiB that it may have used: a killed process is gone when its memory is given back.
 const GRACE_PER_GIB: Duration = Duration::from_millis(100);
 
-fn grace(limits: &Limits) -> Duration {
-    GRACE + GRACE_PER_GIB.mul_f64(limits.memory_bytes as f64 / (1u64 << 30) as f64)
+fn grace(limits: &Limits, slowness: u32) -> Duration {
+    (GRACE + GRACE_PER_GIB.mul_f64(limits.memory_bytes as f64 / (1u64 << 30) as f64)) * slowness.max(1)
 }
 
 /// How long a guest may take to start a program. It counts before the wall limit does, which begins with the program.
@@ -149,6 +149,8 @@ pub(crate) async fn run(
     let wall = program.wall;
     let cwd = program.cwd.clone();
     let manner = Manner::of(&program.source);
+    let slowness = sandbox.slowness().max(1);
+    let grace = grace(limits, slowness);
     let mut running = start(sandbox, program, orders).await?;
     let started = Instant::now();
     let _seated = at.desks.seat(running.number(), at.place);
@@ -180,11 +182,11 @@ pub(crate) async fn run(
                 Phase::Interrupted => {
                     running.stop();
                     phase = Phase::Stopping;
-                    alarm.as_mut().reset(Instant::now() + grace(limits));
+                    alarm.as_mut().reset(Instant::now() + grace);
                     continue;
                 }
                 Phase::Stopping => {
-                    tracing::warn!(grace = ?grace(limits), "a stopped program did not finish; its sandbox goes");
+                    tracing::warn!(?grace, "a stopped program did not finish; its sandbox goes");
                     break None;
                 }
             },
@@ -233,12 +235,12 @@ pub(crate) async fn run(
             End::Interrupt => {
                 running.signal(SIGINT);
                 phase = Phase::Interrupted;
-                if manner == Manner::AskedWhere { LAST_WORDS } else { INTERRUPT_GRACE }
+                slowness * if manner == Manner::AskedWhere { LAST_WORDS } else { INTERRUPT_GRACE }
             }
             End::Stop => {
                 running.stop();
                 phase = Phase::Stopping;
-                grace(limits)
+                grace
             }
         };
         alarm.as_mut().reset(Instant::now() + patience);
@@ -361,7 +363,7 @@ fn refused(FileError { kind, path }: FileError, cwd: Option<&str>) -> NotStarted
 /// A backend's failure as the engine's, the details of what no caller can act on going to the log.
 pub(crate) fn told(error: BackendError) -> EngineError {
     match error {
-        BackendError::File(_) => EngineError::Backend(error),
+        BackendError::File(_) | BackendError::Lacks { .. } => EngineError::Backend(error),
         BackendError::Lost { why } => {
             tracing::warn!(why, "a sandbox was lost");
             EngineError::Lost

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belljar_core::Limits;
+use belljar_core::{Ground, Limits};
 
 use crate::network::NetworkSettings;
 
@@ -52,8 +52,7 @@ impl Default for PoolSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template {
     pub name: String,
-    /// By their names in [`belljar_core::Capabilities::interpreters`].
-    pub interpreters: Vec<String>,
+    pub ground: Ground,
     /// A caller's own wish goes before it.
     pub wish: Wish,
     pub env: Vec<(String, String)>,

@@ -1,6 +1,6 @@
 //! What a sandbox can begin with: one template for each language and each version that the host has, and the operator's.
 
-use belljar_core::Language;
+use belljar_core::{Ground, Language};
 
 use crate::Template;
 
@@ -9,7 +9,7 @@ pub(crate) fn all(interpreters: &[(Language, String)], own: &[Template]) -> Vec<
     let mut all = own.to_vec();
     let mut add = |name: String, interpreter: &str| {
         if !all.iter().any(|template| template.name == name) {
-            all.push(Template { name, interpreters: vec![interpreter.to_owned()], ..Template::default() });
+            all.push(Template { name, ground: Ground::of(&[interpreter.to_owned()]), ..Template::default() });
         }
     };
     for (_, interpreter) in interpreters {
@@ -23,18 +23,14 @@ pub(crate) fn all(interpreters: &[(Language, String)], own: &[Template]) -> Vec<
 
 /// The language whose kernel waits in a sandbox with these interpreters: what was named is what will be used, and where
 /// nothing was, that is mostly Python. `found` and `languages` are what the host has.
-pub(crate) fn kernel(
-    interpreters: &[String],
-    found: &[(Language, String)],
-    languages: &[Language],
-) -> Option<Language> {
+pub(crate) fn kernel(ground: &Ground, found: &[(Language, String)], languages: &[Language]) -> Option<Language> {
     // By the whole name, or the first part of it.
     let is_it = |name: &str, found: &str| {
         found.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
     };
     let language = |name: &String| found.iter().find(|(_, found)| is_it(name, found))?.0.kernel();
     let usual = || languages.contains(&Language::Python).then_some(Language::Python);
-    interpreters.iter().find_map(language).or_else(usual)
+    ground.interpreters.iter().find_map(language).or_else(usual)
 }
 
 #[cfg(test)]
@@ -53,7 +49,7 @@ mod tests {
         let all = all(&found, std::slice::from_ref(&own));
         let names: Vec<&str> = all.iter().map(|template| template.name.as_str()).collect();
         assert_eq!(names, ["node", "python", "python-3.11", "python-3.8", "node-20"]);
-        assert_eq!((&all[0], &all[1].interpreters), (&own, &vec!["python-3.11".to_owned()]));
+        assert_eq!((&all[0], &all[1].ground.interpreters), (&own, &vec!["python-3.11".to_owned()]));
     }
 
     #[test]
@@ -66,7 +62,7 @@ mod tests {
         ];
         let of = |names: &[&str], languages: &[Language]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            kernel(&names, &found, languages)
+            kernel(&Ground::of(&names), &found, languages)
         };
         let all = Language::ALL.as_slice();
         assert_eq!(of(&["node-20"], all), Some(Language::JavaScript));

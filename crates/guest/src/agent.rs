@@ -13,6 +13,7 @@ use rustix::process::DumpableBehavior;
 
 use crate::asks::{Asks, Calls};
 use crate::cells::Ends;
+use crate::doors::{Doors, Knocks};
 use crate::files::Files;
 use crate::memory::Watch;
 use crate::process::Channel;
@@ -20,8 +21,10 @@ use crate::processes::{Arrival, Owner, Processes};
 use crate::stream::{Gone, Stream};
 use crate::sys;
 
-/// Where whoever started us put the stream.
+/// Where whoever started us put the stream; where it is two, the one to write to, and then the doors.
 const STREAM_FD: i32 = 3;
+const OUT_FD: i32 = 4;
+const DOORS_FD: i32 = 5;
 
 /// How soon to look again for processes that were killed and are not gone. Their ends wake us too; this is for those
 /// whose end nobody tells us, since a killed parent was to hear of it.
@@ -35,7 +38,17 @@ struct Agent {
     processes: Processes,
     files: Files,
     asks: Asks,
+    doors: Doors,
     watch: Option<Watch>,
+}
+
+/// What whoever started us has left open for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// One stream.
+    Stream,
+    /// One to read and one to write, and so many sockets at which programs come to go out.
+    Settled { doors: usize },
 }
 
 /// What woke the loop.
@@ -45,10 +58,11 @@ struct Wake {
     children: bool,
     ready: Vec<(Owner, Channel)>,
     calls: Calls,
+    knocks: Knocks,
 }
 
 /// The agent's life; the value is the exit code of the process.
-pub(crate) fn main() -> i32 {
+pub(crate) fn main(given: Given) -> i32 {
     // Before anything of the host is in our memory: programs of the same user shall not look into it.
     if rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err() {
         return 1;
@@ -59,24 +73,35 @@ pub(crate) fn main() -> i32 {
     }
     sys::seal_signals();
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    match Agent::new().and_then(Agent::run) {
+    match Agent::new(given).and_then(Agent::run) {
         Ok(never) => match never {},
         Err(Gone) => 0,
     }
 }
 
 impl Agent {
-    fn new() -> Result<Agent, Gone> {
-        let fd = sys::inherited(STREAM_FD);
-        rustix::io::ioctl_fioclex(&fd).map_err(|_| Gone)?;
-        rustix::io::ioctl_fionbio(&fd, true).map_err(|_| Gone)?;
-        let mut stream = Stream::new(fd);
+    fn new(given: Given) -> Result<Agent, Gone> {
+        let take = |number: i32| -> Result<OwnedFd, Gone> {
+            let fd = sys::inherited(number);
+            rustix::io::ioctl_fioclex(&fd).map_err(|_| Gone)?;
+            rustix::io::ioctl_fionbio(&fd, true).map_err(|_| Gone)?;
+            Ok(fd)
+        };
+        let (out, doors) = match given {
+            Given::Stream => (None, Vec::new()),
+            Given::Settled { doors } => {
+                let doors = (0..doors as i32).map(|number| take(DOORS_FD + number)).collect::<Result<_, _>>()?;
+                (Some(take(OUT_FD)?), doors)
+            }
+        };
+        let mut stream = Stream::new(take(STREAM_FD)?, out);
         // Before there is anybody who could take its name.
         let asks = Asks::listen();
         stream.send(&FromGuest::Hello { version: VERSION })?;
         let children = sys::child_signals().map_err(|_| Gone)?;
         let (processes, files) = (Processes::default(), Files::default());
-        Ok(Agent { stream, children, init: None, processes, files, asks, watch: None })
+        let doors = Doors::new(doors);
+        Ok(Agent { stream, children, init: None, processes, files, asks, doors, watch: None })
     }
 
     fn run(mut self) -> Result<std::convert::Infallible, Gone> {
@@ -99,6 +124,7 @@ impl Agent {
             self.processes.drain(&mut self.stream)?;
             self.files.advance(&mut self.stream)?;
             self.asks.advance(&wake.calls, &mut self.processes, &mut self.stream)?;
+            self.doors.advance(&wake.knocks, &mut self.stream)?;
             self.watch_memory();
         }
     }
@@ -114,16 +140,30 @@ impl Agent {
             stream_flags |= PollFlags::OUT;
         }
         let mut polled = vec![PollFd::new(&self.stream, stream_flags), PollFd::new(&self.children, PollFlags::IN)];
+        if let Some(out) = self.stream.out() {
+            // What is read and what is written are two.
+            polled[0] = PollFd::new(&self.stream, stream_flags & PollFlags::IN);
+            polled.push(PollFd::new(out, stream_flags & PollFlags::OUT));
+        }
+        let processes_from = polled.len();
         let mut ready = Vec::new();
         self.processes.interests(self.stream.has_room(), &mut polled, &mut ready);
         let asked_from = polled.len();
         let asked = self.asks.interests(&mut polled);
+        let doors_from = polled.len();
+        let knocks = self.doors.interests(self.stream.has_room(), &mut polled);
         let timeout =
             self.patience().map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
         match rustix::event::poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => {
-                return Ok(Wake { frames: false, children: false, ready: Vec::new(), calls: Calls::default() });
+                return Ok(Wake {
+                    frames: false,
+                    children: false,
+                    ready: Vec::new(),
+                    calls: Calls::default(),
+                    knocks: Knocks::default(),
+                });
             }
             // Blind and deaf we are of no use, and would spin.
             Err(_) => return Err(Gone),
@@ -133,15 +173,20 @@ impl Agent {
             return Err(Gone);
         }
         let children = !polled[1].revents().is_empty();
-        let calls = asked.calls(polled[asked_from..].iter().map(PollFd::revents));
-        let mut woken = polled[2..asked_from].iter().map(|fd| !fd.revents().is_empty());
+        let out = polled[2..processes_from].iter().fold(PollFlags::empty(), |all, fd| all | fd.revents());
+        if out.intersects(PollFlags::ERR | PollFlags::NVAL) {
+            return Err(Gone);
+        }
+        let calls = asked.calls(polled[asked_from..doors_from].iter().map(PollFd::revents));
+        let knocks = knocks.knocks(polled[doors_from..].iter().map(PollFd::revents));
+        let mut woken = polled[processes_from..asked_from].iter().map(|fd| !fd.revents().is_empty());
         ready.retain(|_| woken.next() == Some(true));
         drop(polled);
         if children {
             // One signal may stand for many children, so what it says is not looked at.
             let _ = rustix::io::read(&self.children, &mut [0; 1024]);
         }
-        Ok(Wake { frames: stream.contains(PollFlags::IN), children, ready, calls })
+        Ok(Wake { frames: stream.contains(PollFlags::IN), children, ready, calls, knocks })
     }
 
     fn patience(&self) -> Option<Duration> {
@@ -153,7 +198,8 @@ impl Agent {
             return Some(SWEEP_AGAIN);
         }
         let watch = self.watch.as_ref().zip(self.processes.pace()).map(|(watch, pace)| watch.patience(pace));
-        watch.into_iter().chain(self.processes.patience()).chain(self.asks.patience()).min()
+        let others = self.processes.patience().into_iter().chain(self.asks.patience()).chain(self.doors.patience());
+        watch.into_iter().chain(others).min()
     }
 
     fn watch_memory(&mut self) {
@@ -206,10 +252,16 @@ impl Agent {
                 // What has just ended by itself is no longer known: its last frame is on the way.
                 self.processes.stop(id);
                 self.files.give_up(id);
+                self.doors.hang_up(id);
                 Ok(())
             }
             ToGuest::Signal { id, signal } => {
                 self.processes.signal(id, signal);
+                Ok(())
+            }
+            ToGuest::Answer { id, bytes, part } if self.doors.owns(id) => self.doors.answer(id, &bytes, part, stream),
+            ToGuest::Taken { id, bytes } => {
+                self.doors.taken(id, bytes);
                 Ok(())
             }
             ToGuest::Answer { id, bytes, part } => self.asks.answer(id, &bytes, part, stream),

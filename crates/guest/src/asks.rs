@@ -13,14 +13,16 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use belljar_core::wire::{
-    ASK_SOCKET, ASKED_FIRST, CHUNK_MAX, FromGuest, INPUT_WINDOW, Part, QUESTION_MAX, QUESTIONS_MAX,
+    ASK_SOCKET, ASKED_FIRST, CHUNK_MAX, FromGuest, INPUT_WINDOW, KNOCKS_FIRST, Part, QUESTION_MAX, QUESTIONS_MAX,
 };
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, send, socket_with,
 };
+use rustix::process::Pid;
 
 use crate::processes::Processes;
 use crate::stream::{Gone, Stream};
@@ -53,6 +55,8 @@ pub(crate) struct Asks {
 struct Connection {
     id: u32,
     socket: OwnedFd,
+    /// The process at the other end, as far as it is known yet.
+    peer: Option<Pid>,
     /// When its line, or the wait for it, began.
     since: Instant,
     stage: Stage,
@@ -94,6 +98,8 @@ impl Asks {
         let listener = SocketAddrUnix::new(ASK_SOCKET).and_then(|name| {
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
             bind(&socket, &name)?;
+            // For `sys::sender`; those who come have it from the listener. Elsewhere nobody asks for it.
+            set_socket_passcred(&socket, true)?;
             listen(&socket, BACKLOG)?;
             Ok(socket)
         });
@@ -185,8 +191,8 @@ impl Asks {
                 }
                 let stage = Stage::Reading { line: Vec::new() };
                 let id = number(&mut self.next_id);
-                let mut connection =
-                    Connection { id, socket, since: Instant::now(), stage, stays: false, is_heard: false };
+                let (peer, since) = (sys::peer(&socket), Instant::now());
+                let mut connection = Connection { id, socket, peer, since, stage, stays: false, is_heard: false };
                 // Most have sent their line by then, which saves a turn of the loop.
                 if connection.read() == Fate::Stands {
                     self.connections.push(connection);
@@ -208,7 +214,7 @@ impl Asks {
             let connection = &mut self.connections[index];
             if let Stage::Passing { line, passed, by } = &mut connection.stage {
                 if *passed == 0 {
-                    *by = sys::peer(&connection.socket).and_then(|pid| processes.owner_of(pid));
+                    *by = connection.peer.and_then(|pid| processes.owner_of(pid));
                 }
                 let end = line.len().min(*passed + CHUNK_MAX);
                 let part = if end == line.len() { Part::Last } else { Part::MoreComes };
@@ -254,7 +260,7 @@ impl Asks {
 /// Each question has a number of its own.
 fn number(next: &mut u32) -> u32 {
     let id = *next;
-    *next = next.wrapping_add(1) | ASKED_FIRST;
+    *next = if *next + 1 < KNOCKS_FIRST { *next + 1 } else { ASKED_FIRST };
     id
 }
 
@@ -302,6 +308,10 @@ impl Connection {
 
     fn read(&mut self) -> Fate {
         let Stage::Reading { line } = &mut self.stage else { return Fate::Stands };
+        // gVisor's kernel answers that question with whoever asks it, which is us; but it tells who sent something.
+        if self.peer.is_some_and(Pid::is_init) {
+            self.peer = sys::sender(&self.socket).or(self.peer);
+        }
         let before = line.len();
         line.reserve(READ);
         match rustix::io::read(&self.socket, spare_capacity(line)) {

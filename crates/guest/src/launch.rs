@@ -63,15 +63,17 @@ impl Launch {
         })
     }
 
-    /// A language's kernel, whose driver speaks over `control`.
+    /// A language's kernel, whose driver speaks over `control`; one to be `copied`, if that is so.
     pub(crate) fn kernel(
         init: &Init,
         language: Language,
         env: &[(String, String)],
         control: OwnedFd,
+        copied: bool,
     ) -> Result<Launch, FileError> {
         let (interpreter, path) = find(language, &init.interpreters)?;
-        let Driver { arguments, library } = kernels::driver(language, interpreter);
+        let driver = if copied { kernels::copied } else { kernels::driver };
+        let Driver { arguments, library } = driver(language, interpreter);
         let failed = |errno| refusal(kind_of(errno), interpreter);
         let argv = std::iter::once(path.as_str()).chain(arguments).map(str::to_owned);
         let argv = argv.map(|argument| c_string(argument, interpreter)).collect::<Result<_, _>>()?;

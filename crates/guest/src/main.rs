@@ -15,6 +15,8 @@ mod asks;
 mod calls;
 mod cells;
 mod changes;
+mod connection;
+mod doors;
 mod files;
 mod kernels;
 mod launch;
@@ -31,8 +33,9 @@ mod zygote;
 
 use std::ffi::CString;
 
+use agent::Given;
 use ask::Tool;
-use belljar_core::wire::{RUNNER_NAME, ZYGOTE_NAME};
+use belljar_core::wire::{PORTS_MAX, RUNNER_NAME, SETTLED, ZYGOTE_NAME};
 
 /// The C entry point. The agent returns only when the host has hung up or broken the protocol; then the kernel kills what is
 /// left.
@@ -56,7 +59,12 @@ fn become_what_is_asked(arguments: &[CString]) -> i32 {
         [name, interpreter] if name.as_bytes() == ZYGOTE_NAME.as_bytes() => zygote::start(interpreter),
         [name, words @ ..] if let Some(tool) = Tool::called(name) => ask::main(tool, words),
         [name, words @ ..] if calls::is_called(name) => calls::main(words),
-        _ => agent::main(),
+        [_, word, doors] if word.as_bytes() == SETTLED.as_bytes() => {
+            let doors =
+                doors.to_str().ok().and_then(|doors| doors.parse().ok()).filter(|doors| *doors <= PORTS_MAX + 2);
+            doors.map_or(2, |doors| agent::main(Given::Settled { doors }))
+        }
+        _ => agent::main(Given::Stream),
     }
 }
 

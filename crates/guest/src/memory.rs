@@ -2,11 +2,13 @@
 //! limit it does as the kernel would, and ends the largest process, and the next, until the rest fits.
 //!
 //! It is the weaker wall: what is allocated and freed between two looks is not seen, nor is what the kernel keeps for
-//! pipes and sockets, nor memory files that nobody has mapped.
+//! pipes and sockets, nor memory files that nobody has mapped. Where the sandbox has a kernel of its own, which is gVisor's, that
+//! one tells what all of it together has, and then these are counted too.
 
 use std::time::{Duration, Instant};
 
 use belljar_core::WORKSPACE;
+use rustix::io::Errno;
 
 use crate::sys;
 use crate::tree::{for_each_process, read_small};
@@ -33,16 +35,31 @@ impl Pace {
 /// look costs three times as much.
 const SHARED_WORTH_A_LOOK: u64 = 64 * 1024 * 1024;
 
+/// What only gVisor's kernel has in /proc. Programs cannot put anything there.
+const OF_GVISOR: &str = "/proc/sentry-meminfo";
+
 #[derive(Debug)]
 pub(crate) struct Watch {
     limit_bytes: u64,
     page_bytes: u64,
     next: Option<Instant>,
+    measure: Measure,
+}
+
+/// Where the sum comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    /// The kernel is the host's: what processes have, one by one.
+    Processes,
+    /// The kernel is the sandbox's own. It does not tell apart what a process shares with others, so that the sum of all would
+    /// be far too large, but it tells how much of the machine's memory is used, and the machine is the sandbox.
+    Machine,
 }
 
 impl Watch {
     pub(crate) fn new(limit_bytes: u64) -> Watch {
-        Watch { limit_bytes, page_bytes: sys::page_bytes(), next: None }
+        let measure = if std::path::Path::new(OF_GVISOR).exists() { Measure::Machine } else { Measure::Processes };
+        Watch { limit_bytes, page_bytes: sys::page_bytes(), next: None, measure }
     }
 
     /// How long until the next look.
@@ -57,7 +74,20 @@ impl Watch {
         let is_time = self.next.is_some_and(|next| now >= next);
         let latest = now + pace.every();
         self.next = Some(if is_time { latest } else { self.next.map_or(latest, |next| next.min(latest)) });
-        if is_time { Ok(self.use_now()?.over(self.limit_bytes)) } else { Ok(Vec::new()) }
+        if !is_time {
+            return Ok(Vec::new());
+        }
+        match self.measure {
+            Measure::Processes => Ok(self.use_now()?.over(self.limit_bytes)),
+            Measure::Machine => {
+                let used = used_bytes(&std::fs::read("/proc/meminfo").unwrap_or_default()).ok_or(Errno::IO)?;
+                if used <= self.limit_bytes {
+                    return Ok(Vec::new());
+                }
+                // By what each has; of that, only so much less is used when it is gone. The next look sees whether it was enough.
+                Ok(self.use_now()?.largest())
+            }
+        }
     }
 
     /// No program runs: the next look is a whole period after the next start.
@@ -95,6 +125,12 @@ struct Use {
 impl Use {
     fn total(&self) -> u64 {
         self.private.iter().map(|(bytes, _)| bytes).sum::<u64>() + self.shared_bytes
+    }
+
+    /// The largest process. Never the first: it is us.
+    fn largest(self) -> Vec<i32> {
+        let others = self.private.into_iter().filter(|&(_, pid)| pid != 1);
+        others.max().map(|(_, pid)| pid).into_iter().collect()
     }
 
     /// The largest processes, so many that without them the limit is kept. Never the first: it is us.
@@ -135,6 +171,13 @@ fn shared_bytes(status: &[u8]) -> u64 {
     line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }
 
+/// What is used of gVisor's memory, by its /proc/meminfo: what programs have, and what is in memory files, which it counts among
+/// these pages too. Not what only copies files of the host, which can be had again.
+fn used_bytes(meminfo: &[u8]) -> Option<u64> {
+    let line = str::from_utf8(meminfo).ok()?.lines().find_map(|line| line.strip_prefix("AnonPages:"))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
 fn files_bytes() -> u64 {
     rustix::fs::statvfs(WORKSPACE).map_or(0, |stat| stat.f_blocks.saturating_sub(stat.f_bfree) * stat.f_frsize)
 }
@@ -161,6 +204,14 @@ mod tests {
     }
 
     #[test]
+    fn what_a_machine_uses_is_read_from_its_meminfo() {
+        let text =
+            b"MemTotal:       24684100 kB\nMemFree: 9 kB\nAnonPages:     2048 kB\nMapped: 7 kB\nShmem:       1024 kB\n";
+        assert_eq!(used_bytes(text), Some(2 * 1024 * 1024));
+        assert_eq!(used_bytes(b"MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
     fn this_process_uses_something() {
         assert!(Watch::new(0).use_now().unwrap().total() > 100_000);
     }
@@ -168,6 +219,8 @@ mod tests {
     #[test]
     fn the_largest_go_until_the_rest_fits() {
         let seen = || Use { private: vec![(9, 1), (1, 2), (40, 3), (7, 4), (30, 5)], shared_bytes: 10 };
+        assert_eq!(seen().largest(), [3]);
+        assert_eq!(Use { private: vec![(9, 1)], shared_bytes: 10 }.largest(), [0; 0]);
         assert_eq!(seen().over(97), []);
         assert_eq!(seen().over(96), [3]);
         assert_eq!(seen().over(57), [3]);

@@ -6,12 +6,13 @@
 //! ```
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use belljar_core::wire::{CHUNK_MAX, FromGuest, INPUT_WINDOW};
 use belljar_core::{Exit, FileError, Stream as Output, Usage};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::Mode;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open, unlink};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
@@ -86,18 +87,41 @@ struct RunnersWord {
     failure: Option<Failure>,
 }
 
+/// For what a program writes: our end, and its own, which it can only write to. By /dev/stdout it could open the other end
+/// as well; it would wait there for its own output, and take it from us.
+fn output_pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+    match rustix::fs::fchmod(&theirs, Mode::WUSR) {
+        Ok(()) => Ok((ours, theirs)),
+        // In gVisor's kernel pipes are nobody's. Those with a name are somebody's; where none can be made, its program
+        // harms itself alone.
+        Err(Errno::PERM) => Ok(named_pipe().unwrap_or((ours, theirs))),
+        Err(other) => Err(other),
+    }
+}
+
+/// One that had a name for a moment.
+fn named_pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let path = format!("/tmp/.belljar-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+    let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let opened = open(&path, flags | OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
+        .and_then(|ours| Ok((ours, open(&path, flags | OFlags::WRONLY, Mode::empty())?)));
+    let _ = unlink(&path);
+    let (ours, theirs) = opened?;
+    rustix::fs::fchmod(&theirs, Mode::WUSR)?;
+    Ok((ours, theirs))
+}
+
 impl Process {
     /// Starts it, with `stdin` as its standard input.
     pub(crate) fn start(launch: Launch, stdin: OwnedFd) -> Result<Process, FileError> {
         let name = launch.about.interpreter;
         let failed = |errno| refusal(kind_of(errno), name);
-        let (stdout, stdout_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-        let (stderr, stderr_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+        let (stdout, stdout_end) = output_pipe().map_err(failed)?;
+        let (stderr, stderr_end) = output_pipe().map_err(failed)?;
         let (word, word_end) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-        // By /dev/stdout a program could open the other end too: it would wait there for its own output, and take it from us.
-        for end in [&stdout_end, &stderr_end] {
-            rustix::fs::fchmod(end, Mode::WUSR).map_err(failed)?;
-        }
         for ours in [&stdout, &stderr] {
             // Not a flag of `pipe_with`: that would make the program's end non-blocking too, which none expects.
             rustix::io::ioctl_fionbio(ours, true).map_err(failed)?;

@@ -22,6 +22,8 @@ pub(crate) struct Gone;
 #[derive(Debug)]
 pub(crate) struct Stream {
     fd: OwnedFd,
+    /// Where it is not written to what it is read from.
+    out: Option<OwnedFd>,
     incoming: Vec<u8>,
     parsed: usize,
     outgoing: Vec<u8>,
@@ -29,9 +31,9 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// `fd` must be non-blocking.
-    pub(crate) fn new(fd: OwnedFd) -> Stream {
-        Stream { fd, incoming: Vec::new(), parsed: 0, outgoing: Vec::new(), sent: 0 }
+    /// Both must be non-blocking.
+    pub(crate) fn new(fd: OwnedFd, out: Option<OwnedFd>) -> Stream {
+        Stream { fd, out, incoming: Vec::new(), parsed: 0, outgoing: Vec::new(), sent: 0 }
     }
 
     /// Queues a frame. `flush` sends it.
@@ -52,6 +54,11 @@ impl Stream {
         self.waiting() > 0
     }
 
+    /// What to poll for, besides the stream itself.
+    pub(crate) fn out(&self) -> Option<&OwnedFd> {
+        self.out.as_ref()
+    }
+
     fn waiting(&self) -> usize {
         self.outgoing.len() - self.sent
     }
@@ -59,7 +66,7 @@ impl Stream {
     /// Sends what the host takes now.
     pub(crate) fn flush(&mut self) -> Result<(), Gone> {
         while self.has_outgoing() {
-            match rustix::io::write(&self.fd, &self.outgoing[self.sent..]) {
+            match rustix::io::write(self.out.as_ref().unwrap_or(&self.fd), &self.outgoing[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -121,7 +128,7 @@ mod tests {
     fn pair() -> (Stream, OwnedFd) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-        (Stream::new(ours), theirs)
+        (Stream::new(ours, None), theirs)
     }
 
     #[test]

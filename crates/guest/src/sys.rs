@@ -229,6 +229,36 @@ pub(crate) fn peer(socket: &OwnedFd) -> Option<Pid> {
     if failed == 0 { Pid::from_raw(credentials.pid.max(0)) } else { None }
 }
 
+/// The process that sent what is next to be read from a socket whose listener passes credentials. Takes nothing of it.
+pub(crate) fn sender(socket: &OwnedFd) -> Option<Pid> {
+    const SPACE: usize = 64;
+    let (mut byte, mut space) = (0u8, [0u64; SPACE / 8]);
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: `msghdr` is numbers and pointers, for which zero is a value. All that it is then made to point to is live, with its
+    // lengths. The kernel's headers lie whole in the space, which is what the macros look for; what they lead to may be
+    // unaligned, and is read as such.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = space.as_mut_ptr().cast();
+        message.msg_controllen = SPACE as _;
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        if libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) < 0 {
+            return None;
+        }
+        let mut next = libc::CMSG_FIRSTHDR(&raw const message);
+        while let Some(header) = next.as_ref() {
+            if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_CREDENTIALS {
+                let credentials = libc::CMSG_DATA(header).cast::<libc::ucred>().read_unaligned();
+                return Pid::from_raw(credentials.pid.max(0));
+            }
+            next = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+        None
+    }
+}
+
 /// The clock that file systems stamp with, since 1970. It goes in ticks.
 pub(crate) fn file_clock() -> Duration {
     Clock(libc::CLOCK_REALTIME_COARSE).read().unwrap_or_default()

@@ -3,8 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use belljar_core::wire::{self, FromGuest, Open};
-use belljar_seal::{At, Failure, Filter, Landlock, Outcome};
-use rustix::fs::{Mode, OFlags};
+use belljar_seal::{At, Failure, Filter, Landlock, Outcome, arrange_descriptors, end, exec, loopback_up, seal};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
 use rustix::thread::{
@@ -46,7 +45,7 @@ pub(crate) fn become_guest(given: Given<'_>) -> ! {
     {
         let _ = rustix::io::write(stream, &frame);
     }
-    sys::end(1)
+    end(1)
 }
 
 fn confine(given: Given<'_>) -> Outcome<std::convert::Infallible> {
@@ -57,7 +56,7 @@ fn confine(given: Given<'_>) -> Outcome<std::convert::Infallible> {
     // Until the jail has mapped our user there is nothing else that we may do.
     let mut byte = [0];
     if rustix::io::read(&given.wait, &mut byte).at("waiting for the jail")? == 0 {
-        sys::end(1);
+        end(1);
     }
     take_own_user(given.open.host_id)?;
     // After the change of user, which would clear it.
@@ -72,15 +71,15 @@ fn confine(given: Given<'_>) -> Outcome<std::convert::Infallible> {
     rustix::system::sethostname(b"belljar").at("setting the host name")?;
     let socket =
         socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).at("making a socket")?;
-    sys::loopback_up(socket.as_fd()).at("bringing loopback up")?;
+    loopback_up(socket.as_fd()).at("bringing loopback up")?;
     drop(socket);
     if let (Some(ports), Some(to)) = (&given.open.ports, given.doors) {
         doors::make(ports, to)?;
     }
 
     arrange_descriptors(given.guests.iter().map(AsFd::as_fd))?;
-    belljar_seal::seal(&given.open.bounds, given.landlock, given.filter)?;
-    let errno = sys::exec(given.guest, &[c"belljar-guest".to_owned()], &[]);
+    seal(&given.open.bounds, given.landlock, given.filter)?;
+    let errno = exec(given.guest, &[c"belljar-guest".to_owned()], &[]);
     Err(Failure { step: "exec of the guest".to_owned(), errno: errno.raw_os_error() })
 }
 
@@ -106,20 +105,4 @@ fn take_own_user(host_id: Option<u32>) -> Outcome<()> {
     let (uid, gid) = (Uid::from_raw(INSIDE_ID), Gid::from_raw(INSIDE_ID));
     set_thread_res_gid(gid, gid, gid).at("setting the group")?;
     set_thread_res_uid(uid, uid, uid).at("setting the user")
-}
-
-/// 0, 1 and 2 are /dev/null, those given follow, and nothing else survives the exec.
-pub(crate) fn arrange_descriptors<'a>(given: impl Iterator<Item = BorrowedFd<'a>>) -> Outcome<()> {
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).at("opening /dev/null")?;
-    // Away from the numbers they go to, so that neither putting one in place nor dropping one meets another.
-    let aside = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 50).at("moving a descriptor");
-    let nulls = aside(null.as_fd())?;
-    drop(null);
-    let given = given.map(aside).collect::<Outcome<Vec<OwnedFd>>>()?;
-    let mut next = 0;
-    for fd in std::iter::repeat_n(&nulls, 3).chain(&given) {
-        sys::place(fd, next).at("placing a descriptor")?;
-        next += 1;
-    }
-    sys::close_at_exec_from(next as u32).at("closing descriptors")
 }

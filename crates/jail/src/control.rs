@@ -43,7 +43,9 @@ pub(crate) fn serve() -> Outcome<()> {
     };
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at("asking to die with the jail")?;
     let mut files = Vec::from(inherited.files);
-    files.push((wire::ASK, inherited.guest.try_clone().at("keeping the guest")?));
+    if setup.ask {
+        files.push((wire::ASK, inherited.guest.try_clone().at("keeping the guest")?));
+    }
     let root = root::build(&setup, power, files);
     let jail = match root.and_then(|root| Jail::new(root, inherited.guest, setup.zygote_id)) {
         Ok(jail) => {

@@ -4,56 +4,29 @@
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 
+use belljar_core::STAND_INS;
 use belljar_core::wire::PORTS_MAX;
-use belljar_core::{PROXY_PORT, STAND_INS};
-use belljar_seal::{At, Failure, Outcome};
+use belljar_seal::{At, Failure, Outcome, bind_doors};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, bind,
-    listen, recv, send, sendmsg, socket_with,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv,
+    send, sendmsg, socket_with,
 };
-
-const NAMES_PORT: u16 = 53;
-const BACKLOG: i32 = 128;
 
 /// The index of the loopback interface, which is the first that a network namespace has.
 const LOOPBACK: u32 = 1;
 
-/// Makes them, with the loopback interface up, and sends them to whoever asked for the sandbox. What they hold, nothing in
-/// the sandbox can bind: not one of these sockets agrees to share.
+/// Makes them, with the loopback interface up, and sends them to whoever asked for the sandbox.
 pub(crate) fn make(ports: &[u16], to: &OwnedFd) -> Outcome<()> {
-    if ports.len() > PORTS_MAX {
-        return Err(Failure { step: "counting ports".to_owned(), errno: libc::E2BIG });
-    }
     route_stand_ins()?;
-    let mut doors = Vec::with_capacity(ports.len() + 2);
-    for port in ports {
-        doors.push(listener(Ipv4Addr::UNSPECIFIED, *port)?);
-    }
-    doors.push(listener(Ipv4Addr::LOCALHOST, PROXY_PORT)?);
-    doors.push(bound(SocketType::DGRAM, Ipv4Addr::LOCALHOST, NAMES_PORT)?);
-
+    let doors = bind_doors(ports)?;
     let fds: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PORTS_MAX + 2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(to, &[IoSlice::new(b"d")], &mut ancillary, SendFlags::NOSIGNAL).at("handing out the doors")?;
     Ok(())
-}
-
-fn listener(address: Ipv4Addr, port: u16) -> Outcome<OwnedFd> {
-    let socket = bound(SocketType::STREAM, address, port)?;
-    listen(&socket, BACKLOG).at("listening at a door")?;
-    Ok(socket)
-}
-
-fn bound(kind: SocketType, address: Ipv4Addr, port: u16) -> Outcome<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::INET, kind, flags, None).at("making a door")?;
-    bind(&socket, &SocketAddrV4::new(address, port)).at("binding a door")?;
-    Ok(socket)
 }
 
 /// Lets this network namespace take every stand-in address for one of its own, as `ip route add local ... dev lo` does.

@@ -143,7 +143,9 @@ fn fill(setup: &Setup, files: Files) -> Outcome<Vec<Late>> {
         make_directory(&root.join(path))?;
         fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).at("setting a mode")?;
     }
-    for path in ["proc", STAGING, "run", "etc", "opt", "srv"] {
+    // An image may have a link for some of them.
+    let is_link = |path: &str| setup.links.iter().any(|(link, _)| link.trim_start_matches('/') == path);
+    for path in ["proc", STAGING, "run", "etc", "opt", "srv"].into_iter().filter(|path| !is_link(path)) {
         make_directory(&root.join(path))?;
     }
     for device in DEVICES {

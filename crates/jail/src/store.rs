@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use belljar_core::wire::{is_building, is_store_name};
 use belljar_core::{BUILD, Layer};
-use belljar_seal::{At, Failure, Outcome};
+use belljar_seal::{At, Failure, Outcome, end};
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -84,7 +84,7 @@ pub(crate) fn add(layer: &Layer, fds: Vec<OwnedFd>) -> Outcome<()> {
             // Where the sandbox's processes are at home too, which is what the kernel takes us to.
             let errno = entered.and_then(|()| tree.put()).map_or_else(|failure| failure.errno, |()| 0);
             let _ = fs::File::from(tell).write_all(&errno.to_le_bytes());
-            sys::end(0)
+            end(0)
         }
         Cloned::Parent { .. } => {
             drop(tell);

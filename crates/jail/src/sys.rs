@@ -1,10 +1,11 @@
 //! The kernel calls that no safe wrapper has. All `unsafe` of the jail is here.
 #![expect(unsafe_code, reason = "raw system calls; each block says what it relies on")]
 
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use belljar_core::wire;
+use belljar_seal::end;
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 
@@ -84,26 +85,6 @@ pub(crate) fn clone_into(
     }
 }
 
-/// Becomes the program in `file`, with these arguments and this environment. Returns only on failure.
-pub(crate) fn exec(file: BorrowedFd<'_>, arguments: &[CString], environment: &[CString]) -> Errno {
-    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
-        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
-    };
-    let (arguments, environment) = (pointers(arguments), pointers(environment));
-    // SAFETY: both lists end in null, their strings end in NUL and outlive the call.
-    unsafe {
-        libc::syscall(
-            libc::SYS_execveat,
-            file.as_raw_fd(),
-            c"".as_ptr(),
-            arguments.as_ptr(),
-            environment.as_ptr(),
-            libc::AT_EMPTY_PATH,
-        );
-    }
-    last_error()
-}
-
 /// Adds attributes (`MOUNT_ATTR_*`) to a mount, and to all below it where `flags` has `AT_RECURSIVE`.
 pub(crate) fn mount_attributes(path: &CStr, attributes: u64, flags: i32) -> Result<(), Errno> {
     set_attributes(libc::AT_FDCWD, path, attributes, flags)
@@ -137,35 +118,6 @@ pub(crate) fn enter_mounts(first_process: BorrowedFd<'_>) -> Result<(), Errno> {
     if done == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// Brings the loopback interface of this network namespace up.
-pub(crate) fn loopback_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: `ifreq` is integers and arrays of them, for which zero is a value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = *from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: SIOCSIFFLAGS reads one `ifreq`, which outlives the call.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
-    if done == 0 { Ok(()) } else { Err(last_error()) }
-}
-
-/// Puts `fd` at `number`, kept over exec.
-pub(crate) fn place(fd: impl AsFd, number: i32) -> Result<(), Errno> {
-    let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: neither call touches memory. The caller owns the lowest numbers at this point: nothing else uses them.
-    // A dup onto itself would leave the close-on-exec flag as it is.
-    let done = unsafe { if fd == number { libc::fcntl(fd, libc::F_SETFD, 0) } else { libc::dup2(fd, number) } };
-    if done >= 0 { Ok(()) } else { Err(last_error()) }
-}
-
-/// Lets every descriptor from `first` on close at exec.
-pub(crate) fn close_at_exec_from(first: u32) -> Result<(), Errno> {
-    // SAFETY: setting the flag touches no memory and closes nothing now.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    if done == 0 { Ok(()) } else { Err(last_error()) }
-}
-
 /// Lets the kernel reap our children: the backend learns of their end from their pidfd.
 pub(crate) fn ignore_children() -> Result<(), Errno> {
     // SAFETY: SIG_IGN is no function of ours, so no handler can run.
@@ -196,12 +148,6 @@ pub(crate) fn stand_by(child: i32) -> ! {
         while libc::waitpid(child, &raw mut status, 0) < 0 && *libc::__errno_location() == libc::EINTR {}
     }
     end(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1 })
-}
-
-/// Ends this process at once, running nothing of ours.
-pub(crate) fn end(code: i32) -> ! {
-    // SAFETY: _exit does not return and runs no destructor that could touch what the parent shares with us.
-    unsafe { libc::_exit(code) }
 }
 
 fn last_error() -> Errno {

@@ -8,13 +8,13 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use belljar_core::wire::{Bounds, Zygote};
-use belljar_seal::{At, Failure, Filter, Outcome, drop_capabilities, limits};
+use belljar_seal::{At, Failure, Filter, Outcome, arrange_descriptors, drop_capabilities, end, exec, limits};
 use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::root::Late;
 use crate::store::Tree;
-use crate::{child, place, sys};
+use crate::{place, sys};
 
 /// For what libraries write while they are loaded, such as font lists.
 const DISK_BYTES: u64 = 64 * 1024 * 1024;
@@ -40,7 +40,7 @@ pub(crate) struct Given<'a> {
 /// Confines this process and becomes the interpreter. Whoever waits for its first word sees the socket's end otherwise.
 pub(crate) fn become_zygote(given: &Given<'_>) -> ! {
     let _ = confine(given);
-    sys::end(1)
+    end(1)
 }
 
 fn confine(given: &Given<'_>) -> Outcome<std::convert::Infallible> {
@@ -58,7 +58,7 @@ fn confine(given: &Given<'_>) -> Outcome<std::convert::Infallible> {
         set_thread_res_uid(uid, uid, uid).at("setting the user")?;
     }
     set_parent_process_death_signal(Some(Signal::KILL)).at("asking to die with the jail")?;
-    child::arrange_descriptors([given.socket.as_fd(), given.guest].into_iter())?;
+    arrange_descriptors([given.socket.as_fd(), given.guest].into_iter())?;
     limits(&BOUNDS)?;
     drop_capabilities()?;
     set_no_new_privs(true).at("no_new_privs")?;
@@ -67,7 +67,7 @@ fn confine(given: &Given<'_>) -> Outcome<std::convert::Infallible> {
     let argv = ["belljar-zygote", &given.zygote.interpreter].map(c_string);
     let envp: Vec<CString> =
         given.zygote.env.iter().map(|(name, value)| c_string(&format!("{name}={value}"))).collect();
-    let errno = sys::exec(given.guest, &argv, &envp);
+    let errno = exec(given.guest, &argv, &envp);
     Err(Failure { step: "exec of the interpreter".to_owned(), errno: errno.raw_os_error() })
 }
 

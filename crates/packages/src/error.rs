@@ -54,6 +54,7 @@ impl InstallError {
         tracing::warn!(%error, "{doing} failed");
         let why = match error {
             BackendError::Unavailable { why, .. } => why.as_str(),
+            BackendError::Lacks { what, .. } => what.as_str(),
             BackendError::Setup { .. } | BackendError::Lost { .. } | BackendError::File(_) => {
                 "its sandbox failed; the server's log says why"
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use belljar_core::{Backend, Language, PackageKind};
+use belljar_core::{Backend, Ground, Language, PackageKind};
 use tokio::sync::Semaphore;
 
 use crate::attended::Attended;
@@ -73,11 +73,11 @@ impl Packages {
 
     /// What `code` needs that its interpreter does not have. `local` are modules that are in its workspace. It cannot
     /// fail: what cannot be found out is not needed.
-    pub async fn needs(&self, language: Language, code: &str, interpreters: &[String], local: &[String]) -> Needs {
+    pub async fn needs(&self, language: Language, code: &str, ground: &Ground, local: &[String]) -> Needs {
         let Some(kind) = kind_of(language).filter(|_| self.backend.capabilities().layers) else {
             return Needs::default();
         };
-        let facts = || async { self.interpreters.facts(self.backend.as_ref(), kind, interpreters).await.ok() };
+        let facts = || async { self.interpreters.facts(self.backend.as_ref(), kind, ground).await.ok() };
         self.asker.needs(language, code, local, facts).await
     }
 
@@ -93,7 +93,7 @@ impl Packages {
             let (environment, left_out) = (wanted.on_top_of, Vec::new());
             return Ok(Installed { environment, took: started.elapsed(), built: false, left_out });
         }
-        let facts = self.facts(wanted.kind, &wanted.interpreters).await?;
+        let facts = self.facts(wanted.kind, &wanted.ground).await?;
         if let Some(environment) = self.satisfied(&wanted, &facts) {
             environment.touch();
             let left_out = Vec::new();
@@ -111,34 +111,34 @@ impl Packages {
     }
 
     /// Learns what [`Packages::base`] has to know of the interpreter, if there is any layer that it could be.
-    pub async fn look_for_base(&self, interpreters: &[String]) {
-        if self.interpreters.known(PackageKind::Python, interpreters).is_none() && self.store.has_layers() {
+    pub async fn look_for_base(&self, ground: &Ground) {
+        if self.interpreters.known(PackageKind::Python, ground).is_none() && self.store.has_layers() {
             // Where it cannot be learned there is no base either.
-            let _ = self.facts(PackageKind::Python, interpreters).await;
+            let _ = self.facts(PackageKind::Python, ground).await;
         }
     }
 
     /// The base scientific environment, if it was built for this Python, and it is known which that is.
-    pub fn base(&self, interpreters: &[String]) -> Option<Arc<Environment>> {
-        let facts = self.interpreters.known(PackageKind::Python, interpreters)?;
+    pub fn base(&self, ground: &Ground) -> Option<Arc<Environment>> {
+        let facts = self.interpreters.known(PackageKind::Python, ground)?;
         self.find(&base_key(&facts), Freshness::Any)?.environment
     }
 
     /// Builds the base scientific environment, of pinned versions with their hashes, unless it is there.
     pub async fn warm_up(
         &self,
-        interpreters: &[String],
+        ground: &Ground,
         progress: impl Fn(Progress) + Send + Sync,
     ) -> Result<Installed, InstallError> {
         let started = Instant::now();
-        let facts = self.facts(PackageKind::Python, interpreters).await?;
+        let facts = self.facts(PackageKind::Python, ground).await?;
         if facts.minor() < Some(base::PYTHON_MIN) {
             let words = format!("the base packages are for Python 3.10 and later, and this is {}", facts.version);
             return Err(InstallError::new(InstallErrorKind::Unavailable, words));
         }
         let order = Order {
             kind: PackageKind::Python,
-            interpreters: interpreters.to_vec(),
+            ground: ground.clone(),
             owner: String::new(),
             key: base_key(&facts),
             required: base::names(),
@@ -153,12 +153,12 @@ impl Packages {
         &self.settings.registries
     }
 
-    async fn facts(&self, kind: PackageKind, interpreters: &[String]) -> Result<Arc<Facts>, InstallError> {
+    async fn facts(&self, kind: PackageKind, ground: &Ground) -> Result<Arc<Facts>, InstallError> {
         if !self.backend.capabilities().layers {
             let words = format!("the backend {} has no place for packages", self.backend.name());
             return Err(InstallError::new(InstallErrorKind::Unavailable, words));
         }
-        self.interpreters.facts(self.backend.as_ref(), kind, interpreters).await
+        self.interpreters.facts(self.backend.as_ref(), kind, ground).await
     }
 
     /// What is there already and has all of it: what it is on top of, or the base environment.
@@ -317,7 +317,7 @@ fn order(wanted: Wanted, facts: &Facts) -> Order {
         .finish();
     Order {
         kind: wanted.kind,
-        interpreters: wanted.interpreters,
+        ground: wanted.ground,
         owner: wanted.owner,
         key,
         required: wanted.required,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::PackageKind;
+use belljar_core::{Ground, PackageKind};
 
 use crate::{Environment, InstallError, InstallErrorKind, names};
 
@@ -30,8 +30,8 @@ impl Needs {
 #[derive(Debug, Clone)]
 pub struct Wanted {
     pub kind: PackageKind,
-    /// As in [`belljar_core::Spec::interpreters`].
-    pub interpreters: Vec<String>,
+    /// As in [`belljar_core::Spec::ground`].
+    pub ground: Ground,
     /// As pip and npm write them: `pandas>=2`, `lodash@4`.
     pub required: Vec<String>,
     pub inferred: Vec<String>,
@@ -42,10 +42,10 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    pub fn new(kind: PackageKind, interpreters: &[String]) -> Wanted {
+    pub fn new(kind: PackageKind, ground: &Ground) -> Wanted {
         Wanted {
             kind,
-            interpreters: interpreters.to_vec(),
+            ground: ground.clone(),
             required: Vec::new(),
             inferred: Vec::new(),
             owner: String::new(),
@@ -135,7 +135,11 @@ mod tests {
 
     fn wanted(required: &[&str], inferred: &[&str]) -> Wanted {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Wanted { required: own(required), inferred: own(inferred), ..Wanted::new(PackageKind::Python, &[]) }
+        Wanted {
+            required: own(required),
+            inferred: own(inferred),
+            ..Wanted::new(PackageKind::Python, &Ground::default())
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //! | finish  | sandbox        | EPERM to the calls that made it                                                   |
 //! | clone3  | sandbox        | ENOSYS, upon which every C library uses clone, whose flags a filter can see       |
 //!
+//! In a place that another made, a container's or gVisor's, there is no jail, and the first process puts up all four.
+//!
 //! A zygote has them all but for `setns`, which its forks lose when they have entered their sandbox.
 //!
 //! Of several errors the kernel returns the one of the filter installed last. Another architecture than the machine's
@@ -24,6 +26,7 @@ use seccompiler::{
 };
 
 use crate::error::{Failure, Outcome};
+use crate::walls::is_gvisors;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -44,6 +47,20 @@ impl Filter {
     /// For a sandbox's first process.
     pub fn sandbox() -> Outcome<Filter> {
         Filter::new(&[MAKING, ENTERING].concat(), &[libc::SYS_clone3])
+    }
+
+    /// For the first process of a place that no jail of ours has made, which inherits no list: all of it.
+    pub fn settled() -> Outcome<Filter> {
+        let long = program(allowed()?, ENOSYS, SeccompAction::Allow)?;
+        let known = program(refused()?, SeccompAction::Allow, EPERM)?;
+        let mut programs = vec![long, known];
+        programs.extend(Filter::sandbox()?.0);
+        if is_gvisors() {
+            // For a link its answer is that the descriptor is bad, which `ls -l` and `cp -a` take for a fault of the file's.
+            let none = SeccompAction::Errno(libc::ENOTSUP as u32);
+            programs.push(program(unconditional(&[libc::SYS_lgetxattr]), SeccompAction::Allow, none)?);
+        }
+        Ok(Filter(programs))
     }
 
     /// For a zygote.
@@ -143,6 +160,11 @@ fn allowed() -> Outcome<Rules> {
     // A watch on a directory shows what everyone on the host does in it: see inotify, which is off the list.
     rules.insert(libc::SYS_fcntl, vec![rule([differs(1, libc::F_NOTIFY as u64)])?]);
 
+    // Pipes and sockets, and no devices: a kernel that is not the host's may let anybody make and open them.
+    rules.insert(libc::SYS_mknodat, vec![rule([zero_bits(2, DEVICE)])?]);
+    #[cfg(target_arch = "x86_64")]
+    rules.insert(libc::SYS_mknod, vec![rule([zero_bits(1, DEVICE)])?]);
+
     // No pushing of input into a terminal. The kernel looks at 32 bits of the request, and so do we.
     rules.insert(libc::SYS_ioctl, vec![rule([differs(1, TIOCSTI), differs(1, TIOCLINUX)])?]);
 
@@ -173,6 +195,8 @@ const IOPRIO_WHO_PGRP: u64 = 2;
 const SO_ATTACH_BPF: i32 = 50;
 const SO_ATTACH_REUSEPORT_CBPF: i32 = 51;
 const SO_ATTACH_REUSEPORT_EBPF: i32 = 52;
+/// The bit of a mode that devices have, of characters or of blocks, and nothing else.
+const DEVICE: u64 = 0o020_000;
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541C;
 
@@ -203,6 +227,16 @@ macro_rules! calls {
     ($($name:ident)*) => { &[$(libc::$name),*] };
 }
 
+/// A list by numbers, and the same by names, for those who install filters by them.
+macro_rules! named_calls {
+    ($(#[$attribute:meta])* $list:ident $names:ident: $($name:ident)*) => {
+        $(#[$attribute])*
+        const $list: &[i64] = calls![$($name)*];
+        $(#[$attribute])*
+        const $names: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
 /// What making a sandbox takes besides the list, and `clone3`. Gone once it is made.
 const MAKING: &[i64] = calls![
     SYS_mount SYS_mount_setattr SYS_move_mount SYS_open_tree SYS_pivot_root SYS_sethostname SYS_umount2 SYS_unshare
@@ -218,10 +252,11 @@ const REFUSED: &[i64] = calls![
     SYS_settimeofday SYS_swapoff SYS_swapon SYS_syslog SYS_userfaultfd SYS_vhangup
 ];
 
-/// Not here though harmless by their looks: inotify, whose watches on the shared root show what the host and other
-/// sandboxes do there, and whose instances are counted for the whole of the host's user; sync and syncfs, which flush the
-/// host's disks. What needs an argument looked at is added in [`allowed`].
-const ALLOWED: &[i64] = calls![
+named_calls! {
+    /// Not here though harmless by their looks: inotify, whose watches on the shared root show what the host and other
+    /// sandboxes do there, and whose instances are counted for the whole of the host's user; sync and syncfs, which flush the
+    /// host's disks. What needs an argument looked at is added in [`allowed`].
+    ALLOWED ALLOWED_NAMES:
     SYS_accept SYS_accept4 SYS_bind SYS_brk SYS_capget SYS_capset SYS_chdir SYS_clock_getres SYS_clock_gettime
     SYS_clock_nanosleep SYS_close SYS_close_range SYS_connect SYS_copy_file_range SYS_dup SYS_dup3 SYS_epoll_create1
     SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2 SYS_execve SYS_execveat SYS_exit SYS_exit_group
@@ -252,18 +287,51 @@ const ALLOWED: &[i64] = calls![
     SYS_sysinfo SYS_tee SYS_tgkill SYS_timer_create SYS_timer_delete SYS_timerfd_create SYS_timerfd_gettime
     SYS_timerfd_settime SYS_timer_getoverrun SYS_timer_gettime SYS_timer_settime SYS_times SYS_tkill SYS_truncate
     SYS_umask SYS_uname SYS_unlinkat SYS_utimensat SYS_vmsplice SYS_wait4 SYS_waitid SYS_write SYS_writev
-];
+}
 
-/// Calls that only older architectures have, most with a newer form above.
-#[cfg(target_arch = "x86_64")]
-const LEGACY: &[i64] = calls![
+named_calls! {
+    /// Calls that only older architectures have, most with a newer form above.
+    #[cfg(target_arch = "x86_64")]
+    LEGACY LEGACY_NAMES:
     SYS_access SYS_alarm SYS_arch_prctl SYS_chmod SYS_chown SYS_creat SYS_dup2 SYS_epoll_create SYS_epoll_wait
     SYS_eventfd SYS_fork SYS_futimesat SYS_getdents SYS_getpgrp SYS_lchown SYS_link SYS_lstat SYS_mkdir
     SYS_mknod SYS_open SYS_pause SYS_pipe SYS_poll SYS_readlink SYS_rename SYS_rmdir SYS_select SYS_signalfd SYS_stat
     SYS_symlink SYS_time SYS_unlink SYS_utime SYS_utimes SYS_vfork
-];
+}
 #[cfg(not(target_arch = "x86_64"))]
 const LEGACY: &[i64] = &[];
+#[cfg(not(target_arch = "x86_64"))]
+const LEGACY_NAMES: &[&str] = &[];
+
+/// Those that [`allowed`] looks at the arguments of.
+const LOOKED_AT: [&str; 14] = [
+    "clone",
+    "fcntl",
+    "ioctl",
+    "ioprio_set",
+    "personality",
+    "prlimit64",
+    "sched_setaffinity",
+    "sched_setattr",
+    "sched_setparam",
+    "sched_setscheduler",
+    "setpriority",
+    "setsockopt",
+    "socket",
+    "socketpair",
+];
+
+/// Every call of the list that stays, by its name: for a filter that an engine puts around a place before anything of ours
+/// runs there. With some of them the arguments matter too, and only the filters of this crate look at all of those.
+pub fn allowed_names() -> Vec<&'static str> {
+    let names = ALLOWED_NAMES.iter().chain(LEGACY_NAMES).map(|name| name.strip_prefix("SYS_").unwrap_or(name));
+    names.chain(LOOKED_AT).collect()
+}
+
+/// The flags of `clone` that make a namespace.
+pub const fn namespace_flags() -> u64 {
+    NAMESPACE_FLAGS
+}
 
 #[cfg(test)]
 mod tests {
@@ -273,7 +341,7 @@ mod tests {
     fn the_filters_compile() {
         program(allowed().unwrap(), ENOSYS, SeccompAction::Allow).unwrap();
         program(refused().unwrap(), SeccompAction::Allow, EPERM).unwrap();
-        for filter in [Filter::sandbox(), Filter::zygote(), Filter::forked()] {
+        for filter in [Filter::sandbox(), Filter::settled(), Filter::zygote(), Filter::forked()] {
             filter.unwrap();
         }
     }
@@ -284,6 +352,13 @@ mod tests {
         for call in REFUSED {
             assert!(!allowed.contains_key(call), "system call {call}");
         }
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_list() {
+        // Besides what makes a sandbox, and clone3, which is not on the list that stays.
+        assert_eq!(allowed_names().len(), allowed().unwrap().len() - MAKING.len() - ENTERING.len() - 1);
+        assert!(allowed_names().iter().all(|name| !name.starts_with("SYS_")));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use landlock::{
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
-    set_no_new_privs,
+    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
 use crate::error::{At, Failure, Outcome};
@@ -64,21 +64,45 @@ pub fn limits(bounds: &Bounds) -> Outcome<()> {
         limits.push((libc::RLIMIT_DATA, data_bytes));
     }
     for (resource, most) in limits {
-        sys::limit(resource, most).at("setting a resource limit")?;
+        match sys::limit(resource, most) {
+            // gVisor's kernel has none of what these hold: no queues of that kind, no priorities.
+            Err(rustix::io::Errno::PERM) if FOREIGN_TO_GVISOR.contains(&resource) && is_gvisors() => {}
+            other => other.at("setting a resource limit")?,
+        }
+    }
+    Ok(())
+}
+
+const FOREIGN_TO_GVISOR: [libc::__rlimit_resource_t; 4] =
+    [libc::RLIMIT_MSGQUEUE, libc::RLIMIT_NICE, libc::RLIMIT_RTPRIO, libc::RLIMIT_SIGPENDING];
+
+/// Whether the kernel below us is gVisor's, by a file that only it has.
+pub(crate) fn is_gvisors() -> bool {
+    std::path::Path::new("/proc/sentry-meminfo").exists()
+}
+
+/// Lets nothing that this process will ever start get a capability back. While one may: it takes a capability.
+pub fn drop_bounding_set() -> Outcome<()> {
+    for (_, capability) in CapabilitySet::all().iter_names() {
+        match remove_capability_from_bounding_set(capability) {
+            // A kernel older than our list of capabilities.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            // Whoever made the place took them, and with them the one that it takes to drop more.
+            Err(rustix::io::Errno::PERM) if capability_is_in_bounding_set(capability) == Ok(false) => {}
+            Err(errno) => return Err(errno).at("dropping the bounding set"),
+        }
     }
     Ok(())
 }
 
 /// Gives up all capabilities, for good.
 pub fn drop_capabilities() -> Outcome<()> {
-    for (_, capability) in CapabilitySet::all().iter_names() {
-        match remove_capability_from_bounding_set(capability) {
-            // A kernel older than our list of capabilities.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-            Err(errno) => return Err(errno).at("dropping the bounding set"),
-        }
+    drop_bounding_set()?;
+    match clear_ambient_capability_set() {
+        // It has none that could be kept so.
+        Err(rustix::io::Errno::INVAL) if is_gvisors() => {}
+        other => other.at("clearing ambient capabilities")?,
     }
-    clear_ambient_capability_set().at("clearing ambient capabilities")?;
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
         .at("dropping capabilities")

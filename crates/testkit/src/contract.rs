@@ -5,19 +5,33 @@
 
 #![expect(clippy::expect_used, reason = "a check that fails is a panic of the test that called it")]
 
+mod jobs;
+mod layers;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use belljar_core::wire::Part;
 use belljar_core::{
-    Asked, Backend, BackendError, Changes, Event, Exit, FileErrorKind, FileKind, Finish, Language, Limits, Network,
-    Program, Range, Running, Sandbox, Source, Spec, State, Stdin, Stream, Then,
+    Asked, Backend, BackendError, Changes, Doors, Event, Exit, FileErrorKind, FileKind, Finish, Knock, Language,
+    Limits, Network, Program, Range, Relay, Running, Sandbox, Source, Spec, State, Stdin, Stream, Then,
 };
 
-/// Makes a module with a test for each check, on the backend that `$backend`, an async expression, comes to.
+pub use jobs::{a_signal_arrives, input_comes_live, processes_are_held};
+pub use layers::{a_layer_comes_to_a_live_sandbox, a_layer_is_built, layers_are_seen_and_kept};
+
+/// Makes a module with a test for each check, on the backend, or the [`Stage`], that `$backend`, an async expression, comes to.
 #[macro_export]
 macro_rules! keeps_the_contract {
     ($module:ident, $backend:expr) => {
-        $crate::keeps_the_contract! { $module, $backend,
+        $crate::keeps_the_contract! { $module, where Ok::<(), String>(()), $backend }
+    };
+    // Only where `$there` is no error; else each test says loudly that it was skipped, and why.
+    ($module:ident, where $there:expr, $backend:expr) => {
+        $crate::keeps_the_contract! { $module, $there, $backend,
             languages_run
             streams_are_kept_apart
             a_signal_is_told
@@ -40,23 +54,101 @@ macro_rules! keeps_the_contract {
             a_kernel_that_cannot_wait_is_none
             a_question_is_answered
             a_network_is_its_doors
+            |
+            layers_are_seen_and_kept
+            a_layer_comes_to_a_live_sandbox
+            a_layer_is_built
+            input_comes_live
+            a_signal_arrives
+            processes_are_held
         }
     };
-    ($module:ident, $backend:expr, $($check:ident)*) => {
+    ($module:ident, $there:expr, $backend:expr, $($check:ident)* | $($staged:ident)*) => {
         mod $module {
             use super::*;
             $(
                 #[tokio::test]
                 async fn $check() {
-                    $crate::contract::$check(&*$backend.await).await;
+                    if let Err(why) = $there {
+                        $crate::contract::skipped(concat!(stringify!($module), "::", stringify!($check)), &why);
+                        return;
+                    }
+                    let stage = $crate::contract::Stage::from($backend.await);
+                    $crate::contract::$check(&*stage.backend).await;
+                }
+            )*
+            $(
+                #[tokio::test]
+                async fn $staged() {
+                    if let Err(why) = $there {
+                        $crate::contract::skipped(concat!(stringify!($module), "::", stringify!($staged)), &why);
+                        return;
+                    }
+                    let stage = $crate::contract::Stage::from($backend.await);
+                    $crate::contract::$staged(&stage).await;
                 }
             )*
         }
     };
 }
 
+/// A backend, and what of the host a check can reach beside it.
+#[derive(Debug)]
+pub struct Stage {
+    pub backend: Arc<dyn Backend>,
+    /// The backend's store of layers, empty and for this test alone.
+    pub layers: Option<tempfile::TempDir>,
+}
+
+impl From<Arc<dyn Backend>> for Stage {
+    fn from(backend: Arc<dyn Backend>) -> Self {
+        Stage { backend, layers: None }
+    }
+}
+
+impl Stage {
+    /// The store, if the backend has layers.
+    fn store(&self) -> Option<&Path> {
+        if !self.backend.capabilities().layers {
+            skip(&*self.backend, "it has no layers");
+            return None;
+        }
+        Some(self.layers.as_ref().expect("a backend with layers is tested with a store of them").path())
+    }
+}
+
+fn skip(backend: &dyn Backend, why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped on {}: {why}", backend.name());
+}
+
+/// Tells of a test that was not given what it needs, which is a failure where all of it has to be there.
+pub fn skipped(what: &str, why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{what} was not given what it needs: {why}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {why}");
+}
+
+fn lacks_processes(backend: &dyn Backend) -> bool {
+    let lacks = !backend.capabilities().processes;
+    if lacks {
+        skip(backend, "it has no processes");
+    }
+    lacks
+}
+
+static SLOWNESS: AtomicU32 = AtomicU32::new(1);
+
+/// Bounds in time are this many times as long from here on, for every check of this process: for a backend that is emulated.
+pub fn allow_for(slowness: u32) {
+    SLOWNESS.store(slowness.max(1), Ordering::Relaxed);
+}
+
+/// So long, on a host of ordinary speed.
+fn about(time: Duration) -> Duration {
+    time * SLOWNESS.load(Ordering::Relaxed)
+}
+
 /// How much longer than its limit anything may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 const WHOLE: Range = Range { offset: 0, length: 1 << 20 };
 
@@ -147,15 +239,26 @@ pub async fn languages_run(backend: &dyn Backend) {
 
 /// Both streams arrive, whole and apart.
 pub async fn streams_are_kept_apart(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     let ran = run(&*sandbox, command("for i in $(seq 5000); do echo out $i; echo err $i >&2; done")).await;
     assert_eq!(ran.stdout.lines().count(), 5000);
     assert_eq!(ran.stderr.lines().count(), 5000);
     assert!(ran.stdout.ends_with("out 5000\n") && ran.stderr.ends_with("err 5000\n"));
+    // By their names they can be written to, and not read: that would be to wait for one's own output.
+    let line = "echo a > /dev/stdout; cat /dev/stdout 2>/dev/null; echo $?; cat /dev/stderr; echo b > /dev/stderr";
+    let ran = run(&*sandbox, command(line)).await;
+    assert_eq!(ran.stdout, "a\n1\n", "{ran:?}");
+    assert!(ran.stderr.ends_with("\nb\n"), "{ran:?}");
     sandbox.close().await.expect("closes");
 }
 
 pub async fn a_signal_is_told(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     let ran = run(&*sandbox, command("kill -SEGV $$")).await;
     assert_eq!(ran.finish.exit, Exit::Signal(11));
@@ -164,6 +267,9 @@ pub async fn a_signal_is_told(backend: &dyn Backend) {
 
 /// What a run leaves in the workspace is there for the next, and in no other sandbox.
 pub async fn files_stay_in_their_sandbox(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let (one, other) = (open(backend, Limits::default()).await, open(backend, Limits::default()).await);
     let made = run(&*one, command("mkdir -p a/b && echo mine > a/b/c && ln -s /etc/passwd link && mkfifo pipe")).await;
     assert_eq!(made.finish.exit, Exit::Code(0), "{made:?}");
@@ -190,6 +296,9 @@ pub async fn files_stay_in_their_sandbox(backend: &dyn Backend) {
 
 /// When a program ends, so does everything it started, however it hid.
 pub async fn nothing_outlives_its_program(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     let hide = "(setsid sh -c 'trap \"\" TERM HUP INT; sleep 4321.5' >/dev/null 2>&1 &) ; sleep 4321.5 & echo started";
     let ran = run(&*sandbox, command(hide)).await;
@@ -202,6 +311,9 @@ pub async fn nothing_outlives_its_program(backend: &dyn Backend) {
 
 /// `stop` ends a program that ignores signals and forks, at once, and what it printed is told.
 pub async fn a_stopped_program_is_gone(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     let stubborn = "trap '' TERM INT HUP; echo up; (while :; do sleep 0.01; done) & while :; do :; done";
     let mut running = sandbox.start(command(stubborn)).await.expect("starts");
@@ -211,7 +323,7 @@ pub async fn a_stopped_program_is_gone(backend: &dyn Backend) {
     running.stop();
     let finish = tokio::time::timeout(PATIENCE, running.next()).await.expect("finishes").expect("the sandbox stands");
     assert!(matches!(finish, Event::Finished(Finish { exit: Exit::Signal(9), .. })), "{finish:?}");
-    assert!(asked.elapsed() < Duration::from_millis(500), "took {:?}", asked.elapsed());
+    assert!(asked.elapsed() < about(Duration::from_millis(500)), "took {:?}", asked.elapsed());
     drop(running);
     let after = run(&*sandbox, command("echo still here")).await;
     assert_eq!(after.stdout, "still here\n");
@@ -220,6 +332,9 @@ pub async fn a_stopped_program_is_gone(backend: &dyn Backend) {
 
 /// Dropping a running program stops it, and the sandbox goes on.
 pub async fn a_dropped_program_is_gone(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     let mut running = sandbox.start(command("echo up; sleep 4321.5")).await.expect("starts");
     running.next().await.expect("the sandbox stands");
@@ -238,6 +353,9 @@ pub async fn a_dropped_program_is_gone(backend: &dyn Backend) {
 
 /// Memory past the limit is told as such, and the sandbox survives it.
 pub async fn memory_is_held(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
     let sandbox = open(backend, limits).await;
     // Several processes, so that no limit of a single one is met before the sum is; the first is the largest.
@@ -253,6 +371,9 @@ pub async fn memory_is_held(backend: &dyn Backend) {
 }
 
 pub async fn the_disk_is_held(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let limits = Limits { disk_bytes: 4 << 20, ..Limits::default() };
     let sandbox = open(backend, limits).await;
     let ran =
@@ -265,17 +386,21 @@ pub async fn the_disk_is_held(backend: &dyn Backend) {
 
 /// Programs of one sandbox may run at once, each with its own output.
 pub async fn programs_overlap(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
+    let pause = about(Duration::from_millis(200)).as_secs_f64();
     let runs = (0..8).map(|number| {
         let sandbox = &sandbox;
         async move {
-            let ran = run(&**sandbox, command(&format!("echo {number}; sleep 0.2; echo {number}"))).await;
+            let ran = run(&**sandbox, command(&format!("echo {number}; sleep {pause}; echo {number}"))).await;
             assert_eq!(ran.stdout, format!("{number}\n{number}\n"));
         }
     });
     let started = Instant::now();
     futures_join(runs).await;
-    assert!(started.elapsed() < Duration::from_millis(1400), "one after the other: {:?}", started.elapsed());
+    assert!(started.elapsed() < about(Duration::from_millis(1400)), "one after the other: {:?}", started.elapsed());
     sandbox.close().await.expect("closes");
 }
 
@@ -290,6 +415,9 @@ async fn futures_join(runs: impl Iterator<Item = impl Future<Output = ()>>) {
 
 /// A program that cannot be started is refused, with the reason.
 pub async fn a_missing_directory_is_told(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     let program = Program { cwd: Some("no/such/place".to_owned()), ..command("true") };
     let refusal = match sandbox.start(program).await {
@@ -369,6 +497,9 @@ pub async fn an_interrupt_keeps_the_kernel(backend: &dyn Backend) {
 
 /// A kernel that ends is told to be lost, and the next one to be new.
 pub async fn a_dead_kernel_is_told(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     run(&*sandbox, cell(Language::Python, "kept = 1")).await;
     let dies =
@@ -382,6 +513,9 @@ pub async fn a_dead_kernel_is_told(backend: &dyn Backend) {
 
 /// What a run made or changed in the workspace is told with its end.
 pub async fn changed_files_are_told(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     sandbox.write("before.txt", b"x".to_vec()).await.expect("writes");
     let program =
@@ -417,8 +551,10 @@ fn answers(backend: &dyn Backend) -> Vec<(Language, &'static str)> {
 pub async fn a_waiting_kernel_answers(backend: &dyn Backend) {
     for (language, print) in answers(backend) {
         let sandbox = open_waiting(backend, language).await;
-        let program = run(&*sandbox, command("sleep 4321.5 & echo beside")).await;
-        assert_eq!((program.stdout.trim(), program.finish.exit), ("beside", Exit::Code(0)), "{language} waits");
+        if backend.capabilities().processes {
+            let program = run(&*sandbox, command("sleep 4321.5 & echo beside")).await;
+            assert_eq!((program.stdout.trim(), program.finish.exit), ("beside", Exit::Code(0)), "{language} waits");
+        }
         let first = run(&*sandbox, cell(language, print)).await;
         assert_eq!(
             (first.stdout.trim(), first.finish.kernel),
@@ -499,7 +635,9 @@ pub async fn a_kernel_that_cannot_wait_is_none(backend: &dyn Backend) {
     let missing = capabilities.missing.iter().map(|(language, _)| *language);
     for language in missing.chain([Language::Go, Language::Rust]) {
         let sandbox = open_waiting(backend, language).await;
-        assert_eq!(run(&*sandbox, command("echo fine")).await.stdout, "fine\n", "{language}");
+        if backend.capabilities().processes {
+            assert_eq!(run(&*sandbox, command("echo fine")).await.stdout, "fine\n", "{language}");
+        }
         for (other, print) in answers(backend) {
             assert_eq!(run(&*sandbox, cell(other, print)).await.stdout.trim(), "42 none", "{language}, then {other}");
         }
@@ -521,6 +659,9 @@ const ASK_LATE: &str = "import os, socket\nos.mkfifo('go')\nif os.fork() == 0:\n
 
 /// What a program asks comes out with the program's number, its answer comes in, and one that is given up is told.
 pub async fn a_question_is_answered(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
     let sandbox = open(backend, Limits::default()).await;
     let next = || async { tokio::time::timeout(PATIENCE, sandbox.asked()).await.expect("in time").expect("stands") };
     for (text, line) in [(ASK, b"how much?\n"), (ASK_FROM_AFAR, b"from afar\n")] {
@@ -559,7 +700,11 @@ pub async fn a_network_is_its_doors(backend: &dyn Backend) {
     let grants = ["a.test", "b.test:8443"].map(|text| text.parse().expect("a grant")).to_vec();
     let spec = Spec { network: Network::Granted(grants), ..Spec::default() };
     let sandbox = backend.open(&spec).await.expect("a sandbox opens");
-    assert_eq!(sandbox.doors().map(|doors| doors.transparent.len()), Some(3));
+    match sandbox.doors() {
+        Some(Doors::Sockets { transparent, .. }) => assert_eq!(transparent.len(), 3),
+        Some(Doors::Relayed(mut relay)) => knocks_are_passed_on(&*sandbox, &mut *relay).await,
+        None => panic!("there are no doors"),
+    }
     assert!(sandbox.doors().is_none());
     assert_ne!(sandbox.isolation().network, "none");
     sandbox.close().await.expect("closes");
@@ -567,4 +712,34 @@ pub async fn a_network_is_its_doors(backend: &dyn Backend) {
     assert!(sandbox.doors().is_none());
     assert_eq!(sandbox.isolation().network, "none");
     sandbox.close().await.expect("closes");
+}
+
+/// Asks for a name, connects to where it is told to go, and says and hears something there.
+const GO_OUT: &str = "import socket\nquery = b'\\x12\\x34\\x01\\0\\0\\x01\\0\\0\\0\\0\\0\\0\\x01a\\x04test\\0\\0\\x01\\0\\x01'\n\
+    names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nnames.settimeout(20)\nnames.sendto(query, ('127.0.0.1', 53))\n\
+    print(names.recv(100).decode())\n\
+    s = socket.create_connection(('127.64.0.7', 443))\ns.sendall(b'x' * 300000)\ns.shutdown(socket.SHUT_WR)\n\
+    told = b''\nwhile part := s.recv(65536): told += part\nprint(len(told))";
+
+/// Where the doors are relayed: a name and a connection come out with what the program meant, and go back.
+async fn knocks_are_passed_on(sandbox: &dyn Sandbox, relay: &mut dyn Relay) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let running = sandbox.start(code(Language::Python, GO_OUT)).await.expect("starts");
+    let serve = async {
+        let next = tokio::time::timeout(PATIENCE, relay.next()).await.expect("in time").expect("stands");
+        let Knock::Name { question, answer } = next else { panic!("no name was asked for") };
+        assert!(question.ends_with(b"\x01a\x04test\0\0\x01\0\x01"), "{question:?}");
+        answer(b"as told".to_vec());
+        let next = tokio::time::timeout(PATIENCE, relay.next()).await.expect("in time").expect("stands");
+        let Knock::Connection { to, stream } = next else { panic!("nobody came") };
+        assert_eq!(to.to_string(), "127.64.0.7:443");
+        let stream = std::os::unix::net::UnixStream::from(stream);
+        let mut stream = tokio::net::UnixStream::from_std(stream).expect("a stream");
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).await.expect("reads");
+        assert_eq!(said.len(), 300_000);
+        stream.write_all(&vec![b'y'; 700_000]).await.expect("writes");
+    };
+    let ((), ran) = tokio::join!(serve, finish(running));
+    assert_eq!(ran.stdout, "as told\n700000\n", "{ran:?}");
 }

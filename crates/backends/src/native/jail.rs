@@ -8,20 +8,17 @@ use std::time::Duration;
 
 use belljar_core::wire::{self, JailReply, JailRequest, Setup};
 use belljar_core::{BackendError, Layer};
+use belljar_images::Root;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 
-use super::cgroup::Group;
-use super::ids::Lease;
-use super::setup;
+use crate::carried::{GUEST, JAIL, TRANSPILE, ZYGOTE};
+use crate::cgroup::Group;
+use crate::ids::Lease;
+use crate::setup;
 use crate::sys;
-
-static JAIL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-jail"));
-static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-guest"));
-static TRANSPILE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/belljar-transpile"));
-static ZYGOTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libbelljar_zygote.so"));
 
 const REPLY_MAX: usize = 4096;
 
@@ -31,25 +28,29 @@ const END_LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Why there is no jail: the step that failed and the kernel's word for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) step: String,
-    pub(super) errno: i32,
+pub(crate) struct Refusal {
+    pub(crate) step: String,
+    pub(crate) errno: i32,
 }
 
 /// What a jail is started with.
 #[derive(Debug, Default)]
-pub(super) struct Given {
-    pub(super) setup: Setup,
+pub(crate) struct Given {
+    pub(crate) setup: Setup,
     /// As [`crate::Host::trust`].
-    pub(super) trust: Option<Arc<str>>,
+    pub(crate) trust: Option<Arc<str>>,
     /// The host user of its zygotes, where each sandbox has its own.
-    pub(super) zygote_id: Option<Lease>,
+    pub(crate) zygote_id: Option<Lease>,
     /// What its zygotes are held by.
-    pub(super) group: Option<Group>,
+    pub(crate) group: Option<Group>,
+    /// What the first process of each place becomes, if not the guest that we carry.
+    pub(crate) guest: Option<OwnedFd>,
+    /// The image that its shared root is of, which stays as long as it is used.
+    pub(crate) image: Option<Root>,
 }
 
 #[derive(Debug)]
-pub(super) struct Jail {
+pub(crate) struct Jail {
     /// One request at a time; `None` only while dropping.
     control: Option<Mutex<AsyncFd<OwnedFd>>>,
     process: Child,
@@ -58,18 +59,22 @@ pub(super) struct Jail {
     group: Option<Group>,
     /// Given back when nobody has it any more.
     _zygote_id: Option<Lease>,
+    _image: Option<Root>,
 }
 
 impl Jail {
     /// Starts the jail and waits for its root to stand: a few milliseconds, once per server. Inside a runtime.
-    pub(super) fn start(given: Given) -> Result<Jail, Refusal> {
-        let Given { mut setup, trust, zygote_id, group } = given;
+    pub(crate) fn start(given: Given) -> Result<Jail, Refusal> {
+        let Given { mut setup, trust, zygote_id, group, image, guest } = given;
         setup.zygote_id = zygote_id.as_ref().map(Lease::number);
         let at = |step: &'static str| {
             move |error: std::io::Error| Refusal { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(0) }
         };
         let jail = sys::memory_file("belljar-jail", JAIL).map_err(at("keeping the jail in memory"))?;
-        let guest = sys::memory_file("belljar-guest", GUEST).map_err(at("keeping the guest in memory"))?;
+        let guest = match guest {
+            Some(guest) => guest,
+            None => sys::memory_file("belljar-guest", GUEST).map_err(at("keeping the guest in memory"))?,
+        };
         let transpile = sys::memory_file("belljar-transpile", TRANSPILE).map_err(at("keeping a program in memory"))?;
         let zygote = sys::memory_file("belljar-zygote", ZYGOTE).map_err(at("keeping a library in memory"))?;
         let trust = trust.as_deref().unwrap_or_default().as_bytes();
@@ -94,6 +99,7 @@ impl Jail {
             alive: AtomicBool::new(true),
             group,
             _zygote_id: zygote_id,
+            _image: image,
         };
 
         let body = wire::encode_body(&setup).map_err(|_| Refusal { step: "writing the plan".to_owned(), errno: 0 })?;
@@ -111,27 +117,27 @@ impl Jail {
         Ok(jail)
     }
 
-    pub(super) fn landlock_abi(&self) -> u32 {
+    pub(crate) fn landlock_abi(&self) -> u32 {
         self.landlock_abi
     }
 
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
     }
 
-    pub(super) fn group(&self) -> Option<&Group> {
+    pub(crate) fn group(&self) -> Option<&Group> {
         self.group.as_ref()
     }
 
     /// Asks for a process, and gets its handle. Must not be dropped half-way: the answer would be taken for the next one's.
-    pub(super) async fn ask(&self, request: &JailRequest, fds: &[BorrowedFd<'_>]) -> Result<OwnedFd, BackendError> {
+    pub(crate) async fn ask(&self, request: &JailRequest, fds: &[BorrowedFd<'_>]) -> Result<OwnedFd, BackendError> {
         // Without a descriptor for it the sandbox goes down by itself: its stream has no other end.
         let none = || setup("asking the jail", &"no room for another descriptor");
         self.exchange(request, fds).await?.ok_or_else(none)
     }
 
     /// Has a layer put into a sandbox. Must not be dropped half-way either.
-    pub(super) async fn add_layer(&self, layer: Layer, first_process: BorrowedFd<'_>) -> Result<(), BackendError> {
+    pub(crate) async fn add_layer(&self, layer: Layer, first_process: BorrowedFd<'_>) -> Result<(), BackendError> {
         self.exchange(&JailRequest::AddLayer(layer), &[first_process]).await.map(drop)
     }
 

@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, Mode, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::setup;
+use crate::setup;
 
 /// One side: standard input, output, error output, control socket, the runner's word.
 #[derive(Debug)]

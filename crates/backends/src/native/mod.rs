@@ -6,18 +6,11 @@
 //!    └──▶ cgroups, host ids, the stream to each guest
 //! ```
 
-mod cgroup;
-mod ids;
-mod interpreters;
+mod images;
 mod jail;
 mod kernel;
-mod layout;
-mod network;
 mod place;
 mod probe;
-mod sandbox;
-mod store;
-mod warm;
 mod zygote;
 
 use std::path::PathBuf;
@@ -30,24 +23,28 @@ use belljar_core::{
     Backend, BackendError, Capabilities, Isolation, Language, Later, LayerKind, Limits, Network, PackageKind, Probe,
     Sandbox, Spec,
 };
+use belljar_images::Root;
 use tokio::net::UnixStream;
 
-use self::cgroup::{Cgroups, Controller, Group};
-use self::ids::Ids;
-use self::interpreters::{Chosen, Interpreters};
-use self::jail::{Given, Jail};
-use self::layout::Trust;
-use self::network::Handover;
-use self::place::Place;
-use self::sandbox::NativeSandbox;
-use self::store::Store;
+use self::images::ImageJails;
+#[cfg(feature = "wasm")]
+pub(crate) use self::jail::Refusal;
+pub(crate) use self::jail::{Given, Jail};
+pub(crate) use self::place::Place;
+#[cfg(feature = "wasm")]
+pub(crate) use self::probe::{cgroup as cgroup_state, explain};
 use self::zygote::{Zygote, Zygotes};
+use crate::cgroup::{Cgroups, Controller, Group};
 use crate::host::Host;
+use crate::ids::Ids;
+use crate::images::{self as image, Images};
+use crate::interpreters::{Chosen, Interpreters, OfImage};
+use crate::layout::Trust;
 use crate::link::{Link, NotThere};
-use crate::sys;
-
-pub use self::warm::NotWarm;
-pub(crate) use self::warm::fill as warm_up;
+use crate::linked::Linked;
+use crate::network::Handover;
+use crate::store::Store;
+use crate::{layout, network, setup, store, sys, warm};
 
 /// What a process may have in data before the guest's watch can have seen it.
 const WATCH_SLACK_BYTES: u64 = 64 * 1024 * 1024;
@@ -78,6 +75,8 @@ pub(crate) struct Native {
     /// `None` if the operator wants none. Before `cgroups`, as the jail: both may be in some that go with them.
     zygotes: Option<Arc<Zygotes>>,
     jail: Mutex<Result<Arc<Jail>, jail::Refusal>>,
+    images: Images,
+    image_jails: ImageJails,
     cgroups: Arc<Cgroups>,
 }
 
@@ -97,6 +96,8 @@ impl Native {
             store: host.layers.as_deref().and_then(Store::find),
             trust: host.trust.as_deref().map(Arc::from),
             jail: Mutex::new(Err(jail)),
+            images: Images::find(host.images.as_deref()),
+            image_jails: ImageJails::default(),
             zygotes: (preload == Preload::Yes).then(Arc::default),
             interpreters,
             go_cache,
@@ -123,7 +124,23 @@ impl Native {
             trust: self.trust.clone(),
             zygote_id: self.ids.as_ref().map(Ids::lease),
             group: None,
+            image: None,
+            guest: None,
         }
+    }
+
+    /// The jail that a sandbox is to be opened in, and the image that its root is of.
+    fn jail_for(&self, spec: &Spec) -> Result<(Arc<Jail>, Option<Root>), BackendError> {
+        let Some(name) = &spec.ground.image else { return Ok((self.jail()?, None)) };
+        let root = self.images.root(name)?;
+        let given = || {
+            let setup = image::plan(&root, self.store.as_ref())?;
+            let (trust, image) = (self.trust.clone(), Some(root.clone()));
+            // Nothing is loaded ahead in it: what an image has for an interpreter is not ours to start outside of a sandbox.
+            Ok(Given { setup, trust, image, ..Given::default() })
+        };
+        let jail = self.image_jails.of_root(&root.path, given)?;
+        Ok((jail, Some(root)))
     }
 
     /// For a jail whose zygote loads a layer: what that does is not ours to trust, so it is held as a sandbox is. Where
@@ -142,7 +159,8 @@ impl Native {
         // On its way in it is four processes at once for a moment.
         let is_wanted = spec.waiting == Some(Language::Python)
             && spec.limits.processes >= FORKED_PROCESSES_MIN
-            && spec.build.is_none();
+            && spec.build.is_none()
+            && spec.ground.image.is_none();
         let zygotes = self.zygotes.as_ref().filter(|_| is_wanted)?;
         let (_, interpreter) = chosen.programs.iter().find(|(language, _)| *language == Language::Python)?;
         let env = || layout::environment(chosen, &Network::None, Trust::Hosts, &[]);
@@ -156,11 +174,19 @@ impl Native {
     }
 
     /// Opens a place in the jail of its zygote, if that has one of its own, or in the one given.
-    async fn open_place(&self, jail: &Arc<Jail>, spec: &Spec) -> Result<NativeSandbox, BackendError> {
+    async fn open_place(
+        &self,
+        jail: &Arc<Jail>,
+        root: Option<&Root>,
+        spec: &Spec,
+    ) -> Result<Linked<Place>, BackendError> {
         let limits = &spec.limits;
         store::check(self.store.as_ref(), spec)?;
         let ports = network::ports(&spec.network)?;
-        let chosen = self.interpreters.choose(&spec.interpreters)?;
+        let chosen = match root {
+            Some(root) => OfImage::from(root).choose(&spec.ground.interpreters)?,
+            None => self.interpreters.choose(&spec.ground.interpreters)?,
+        };
         let zygote = self.zygote(jail, spec, &chosen);
         let own_jail = zygote.as_ref().and_then(|zygote| zygote.own_jail()).cloned();
         let jail = own_jail.as_ref().unwrap_or(jail);
@@ -209,16 +235,21 @@ impl Native {
         ours.set_nonblocking(true).map_err(|error| setup("making a stream", &error))?;
         let ours = UnixStream::from_std(ours).map_err(|error| setup("making a stream", &error))?;
         let trust = if self.trust.is_some() { Trust::Ours } else { Trust::Hosts };
-        let env = layout::environment(&chosen, &spec.network, trust, &spec.env);
+        let env = match root {
+            Some(root) => OfImage::from(root).environment(&chosen, &spec.network, trust, &spec.env),
+            None => layout::environment(&chosen, &spec.network, trust, &spec.env),
+        };
         let fork = forked.is_some().then(|| Fork { landlock: jail.landlock_abi() > 0, bounds, env: env.clone() });
         let init = Init {
             env,
             interpreters: chosen.programs,
             watch_memory_bytes: (!holds_memory).then_some(limits.memory_bytes),
             waiting: spec.waiting.filter(|_| forked.is_none()),
+            copied: false,
             forked: spec.waiting.filter(|_| forked.is_some()),
         };
-        let link = Link::establish(ours, init).await.map_err(|not_there| match not_there {
+        let (read, write) = ours.into_split();
+        let link = Link::establish(read, write, init).await.map_err(|not_there| match not_there {
             NotThere::Failed(error) => error,
             NotThere::Broken { step, errno } => probe::explain(&jail::Refusal { step, errno }),
         })?;
@@ -231,7 +262,8 @@ impl Native {
             std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
         };
         let doors = Mutex::new(handover.map(Handover::take).transpose()?);
-        Ok(NativeSandbox { link, place, isolation, cpus, doors, added: AtomicU32::new(0) })
+        let languages = root.map_or_else(|| self.interpreters.languages(), |root| OfImage::from(root).languages());
+        Ok(Linked { link, place, isolation, cpus, languages, doors, added: AtomicU32::new(0) })
     }
 
     fn isolation(&self, jail: &Jail, group: Option<&Group>, own_id: bool, network: &Network) -> Isolation {
@@ -268,15 +300,20 @@ impl Backend for Native {
             missing: missing.collect(),
             network: true,
             layers: self.store.is_some(),
+            processes: true,
+            images: self.images.are_there(),
         }
     }
 
     fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>> {
         Box::pin(async move {
-            let jail = self.jail()?;
-            let opened = match self.open_place(&jail, spec).await {
+            let (jail, root) = self.jail_for(spec)?;
+            let opened = match self.open_place(&jail, root.as_ref(), spec).await {
                 // The jail was killed since it was last asked. A new one can do what it could not.
-                Err(_) if !jail.is_alive() => self.open_place(&self.jail()?, spec).await,
+                Err(_) if !jail.is_alive() => {
+                    let (jail, root) = self.jail_for(spec)?;
+                    self.open_place(&jail, root.as_ref(), spec).await
+                }
                 other => other,
             };
             Ok(Box::new(opened?) as Box<dyn Sandbox>)
@@ -290,8 +327,4 @@ impl Backend for Native {
             }
         })
     }
-}
-
-fn setup(step: &str, why: &dyn std::fmt::Display) -> BackendError {
-    BackendError::Setup { step: step.to_owned(), why: why.to_string() }
 }

@@ -4,19 +4,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use belljar_core::wire::{Fork, JailRequest, Open};
-use belljar_core::{BackendError, Layer};
+use belljar_core::{BackendError, Later, Layer};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use super::cgroup::Group;
-use super::ids::Lease;
 use super::jail::Jail;
 use super::kernel::Ends;
 use super::zygote::Zygote;
-use crate::sys;
+use crate::cgroup::Group;
+use crate::ids::Lease;
+use crate::linked::{self, MemoryKills, no_kills};
+use crate::{setup, sys};
 
 /// Dropping it ends every process inside and removes what the host holds of it, in the background.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     remains: Option<Remains>,
 }
 
@@ -29,22 +30,8 @@ struct Remains {
     jail: Arc<Jail>,
 }
 
-/// Tells of the kernel's kills since it was made.
-#[derive(Debug)]
-pub(super) struct Watcher {
-    group: Option<Arc<Group>>,
-    kills_before: u64,
-}
-
-impl Watcher {
-    /// Whether the kernel killed for memory here since.
-    pub(super) fn killed_for_memory(&self) -> bool {
-        self.group.as_ref().is_some_and(|group| group.memory_kills() > self.kills_before)
-    }
-}
-
 impl Place {
-    pub(super) async fn open(
+    pub(crate) async fn open(
         jail: &Arc<Jail>,
         open: Open,
         guests: Vec<OwnedFd>,
@@ -71,14 +58,14 @@ impl Place {
         });
         match opening.await {
             Ok(place) => place,
-            Err(error) => Err(super::setup("opening a place", &error)),
+            Err(error) => Err(setup("opening a place", &error)),
         }
     }
 
     /// Has a kernel forked into it. Nobody waits for that but the guest, which starts one itself should it fail.
     pub(super) fn fork(&self, zygote: Arc<Zygote>, fork: Fork, ends: Ends) -> Result<(), BackendError> {
         let Some(Remains { first_process, group, .. }) = &self.remains else { return Ok(()) };
-        let failed = |error: std::io::Error| super::setup("forking a kernel", &error);
+        let failed = |error: std::io::Error| setup("forking a kernel", &error);
         let first_process = first_process.try_clone().map_err(failed)?;
         let cgroups = group.as_ref().map_or(Ok(Vec::new()), |group| group.doors()).map_err(failed)?;
         tokio::spawn(async move {
@@ -89,28 +76,33 @@ impl Place {
         });
         Ok(())
     }
+}
 
-    /// Puts a layer into it, over the one of its kind that it has.
-    pub(super) async fn add_layer(&self, layer: Layer) -> Result<(), BackendError> {
-        let Some(Remains { first_process, jail, .. }) = &self.remains else { return Ok(()) };
-        let first_process = first_process.try_clone().map_err(|error| super::setup("adding packages", &error))?;
-        let jail = Arc::clone(jail);
-        // In a task of its own, as at the opening.
-        let adding = tokio::spawn(async move { jail.add_layer(layer, first_process.as_fd()).await });
-        adding.await.unwrap_or_else(|error| Err(super::setup("adding packages", &error)))
+impl linked::Place for Place {
+    fn memory_kills(&self) -> MemoryKills {
+        match self.remains.as_ref().and_then(|remains| remains.group.clone()) {
+            Some(group) => Box::new(move || group.memory_kills()),
+            None => no_kills(),
+        }
     }
 
-    pub(super) fn watcher(&self) -> Watcher {
-        let group = self.remains.as_ref().and_then(|remains| remains.group.clone());
-        Watcher { kills_before: group.as_ref().map_or(0, |group| group.memory_kills()), group }
+    fn add_layer(&self, layer: Layer) -> Later<'_, ()> {
+        Box::pin(async move {
+            let Some(Remains { first_process, jail, .. }) = &self.remains else { return Ok(()) };
+            let first_process = first_process.try_clone().map_err(|error| setup("adding packages", &error))?;
+            let jail = Arc::clone(jail);
+            // In a task of its own, as at the opening.
+            let adding = tokio::spawn(async move { jail.add_layer(layer, first_process.as_fd()).await });
+            adding.await.unwrap_or_else(|error| Err(setup("adding packages", &error)))
+        })
     }
 
-    /// Ends everything inside and returns when nothing of it is left.
-    pub(super) async fn destroy(mut self) {
+    async fn destroy(mut self) -> Result<(), BackendError> {
         if let Some(remains) = self.remains.take() {
             remains.kill();
             remains.clear().await;
         }
+        Ok(())
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fs;
 use std::sync::Arc;
 
-use belljar_core::{BackendError, Language, Probe, Wall, WallState};
+use belljar_core::{BackendError, Probe, Wall, WallState};
 
-use super::cgroup::Cgroups;
-use super::interpreters::Interpreters;
 use super::jail::{Jail, Refusal};
+use crate::cgroup::Cgroups;
+use crate::interpreters::Interpreters;
 
 pub(super) fn probe(
     jail: Result<Arc<Jail>, BackendError>,
@@ -40,11 +40,7 @@ pub(super) fn probe(
             state: stands("none, or by doors to what is granted: a network namespace without a way out"),
         },
     ];
-    let languages = Language::ALL
-        .into_iter()
-        .map(|language| Wall { name: language.name(), state: of_language(language, interpreters) })
-        .collect();
-    Probe { walls, languages }
+    Probe { walls, languages: interpreters.probe() }
 }
 
 fn seccomp() -> WallState {
@@ -75,7 +71,7 @@ fn landlock(abi: Option<u32>) -> WallState {
     }
 }
 
-fn cgroup(cgroups: &Cgroups) -> WallState {
+pub(crate) fn cgroup(cgroups: &Cgroups) -> WallState {
     match cgroups.describe() {
         Some(detail) if cgroups.are_complete() => WallState::Stands { detail },
         Some(detail) => WallState::Weaker {
@@ -91,35 +87,8 @@ fn cgroup(cgroups: &Cgroups) -> WallState {
     }
 }
 
-fn of_language(language: Language, interpreters: &Interpreters) -> WallState {
-    let Some(interpreter) = interpreters.default_of(language) else {
-        let missing = interpreters.missing().iter().find(|missing| missing.language == language);
-        let why = missing.map_or("not found", |missing| missing.why.as_str());
-        // Whoever wants TypeScript may not expect this to be what is missing.
-        let why = if language == Language::TypeScript { format!("it needs Node.js: {why}") } else { why.to_owned() };
-        return WallState::Missing { why, fix: missing.map_or("install it", |missing| missing.fix).to_owned() };
-    };
-    let own = interpreter.name();
-    let program = interpreter.program.display();
-    let mut detail = match (&own, language) {
-        (None, _) => program.to_string(),
-        (Some(_), Language::TypeScript) => format!("on Node.js {} {program}", interpreter.version),
-        (Some(_), _) => format!("{} {program}", interpreter.version),
-    };
-    let names = interpreters.names();
-    let others: Vec<&str> = names
-        .iter()
-        .filter(|(of, name)| *of == language && own.as_ref() != Some(name))
-        .map(|(_, name)| name.as_str())
-        .collect();
-    if !others.is_empty() && language != Language::TypeScript {
-        detail += &format!("; also {}", others.join(", "));
-    }
-    WallState::Stands { detail }
-}
-
 /// Why the jail or a sandbox could not be made, in words, with the way out.
-pub(super) fn explain(refusal: &Refusal) -> BackendError {
+pub(crate) fn explain(refusal: &Refusal) -> BackendError {
     let Refusal { step, errno } = refusal;
     let setting = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let denied = [libc::EPERM, libc::EACCES].contains(errno);

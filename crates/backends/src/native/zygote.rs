@@ -21,10 +21,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::cgroup::Group;
 use super::jail::{Given, Jail};
 use super::kernel::Ends;
 use super::{probe, setup};
+use crate::cgroup::Group;
 use crate::sys;
 
 /// Past this an interpreter is not loading but stuck.

@@ -64,6 +64,30 @@ pub(crate) fn start_jail<const N: usize>(jail: &OwnedFd, given: [(&OwnedFd, i32)
     command.spawn()
 }
 
+/// Starts a program in cgroups, each by the file that a process writes itself into, in a process group of its own. It is killed
+/// when the calling thread ends.
+pub(crate) fn start_bound_to_this_thread(mut command: Command, cgroups: &[OwnedFd]) -> io::Result<Child> {
+    let files: Vec<i32> = cgroups.iter().map(AsRawFd::as_raw_fd).collect();
+    let arrange = move || {
+        for &file in &files {
+            // SAFETY: write is async-signal-safe, and reads one byte that is static. The file is open in the parent until the
+            // child has started.
+            if unsafe { libc::write(file, c"0".as_ptr().cast(), 1) } != 1 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // SAFETY: a plain number for this process alone.
+        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    };
+    command.process_group(0);
+    // SAFETY: the closure only makes the calls above, which are allowed between fork and exec, and allocates nothing.
+    unsafe { command.pre_exec(arrange) };
+    command.spawn()
+}
+
 /// Sends one datagram with descriptors.
 pub(crate) fn send(socket: BorrowedFd<'_>, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];

@@ -35,6 +35,8 @@ impl Configuration {
             row("max_sandboxes", &config.max_sandboxes, |max| max.map_or_else(|| "by open files".to_owned(), shown)),
             row("yield_after", &config.yield_after, |time| format!("{} s", time.as_secs_f64())),
             row("profile", &config.profile, |profile| profile.clone().unwrap_or_else(none)),
+            row("walls.backend", &config.walls.backend, |wall| shown(wall)),
+            row("walls.allow", &config.walls.allow, |walls| list(&walls.iter().map(shown).collect::<Vec<_>>())),
             row("pool.enabled", &config.pool.enabled, |enabled| shown(enabled)),
             row("pool.memory_mb", &config.pool.memory_mb, |mb| mb.map_or_else(|| "by memory".to_owned(), shown)),
             row("pool.max", &config.pool.max, |max| shown(max)),
@@ -52,6 +54,13 @@ impl Configuration {
                 cache.as_ref().map_or_else(|| "usual".to_owned(), |cache| cache.display().to_string())
             }),
             row("packages.cache_gb", &config.packages.cache_gb, |gb| shown(gb)),
+            row("images.mirrors", &config.images.mirrors, |mirrors| {
+                list(&mirrors.iter().map(|(name, hosts)| format!("{name}: {}", hosts.join(" "))).collect::<Vec<_>>())
+            }),
+            row("images.insecure", &config.images.insecure, |hosts| list(hosts)),
+            row("images.auth", &config.images.auth, |file| {
+                file.as_ref().map_or_else(none, |file| file.display().to_string())
+            }),
             row("upstreams.files", &config.upstreams.files, |files| {
                 list(&files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>())
             }),

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belljar_backends::{Choice, Preload};
+use belljar_backends::{Choice, WishedWall};
 use belljar_core::{Backend, BackendError, Probe, Spec, Wall, WallState};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::config::Config;
 use crate::wiring;
 
 #[derive(Debug, Args)]
@@ -24,23 +26,65 @@ enum Trial {
     Failed { why: String, fix: String },
 }
 
+/// A backend that was looked at.
+struct Examined {
+    backend: Arc<dyn Backend>,
+    probe: Probe,
+    trial: Trial,
+}
+
 impl Doctor {
-    /// Exits with 0 when programs can be run here, 1 when not.
-    pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
+    /// Exits with 0 when programs can be run here, 1 when not. Tells of the wall that the server would have, in full, and of
+    /// each other in a line; or of the named one alone.
+    pub(super) fn execute(self, named: Option<WishedWall>, config: &Config) -> anyhow::Result<ExitCode> {
         let runtime = wiring::runtime_for_one()?;
-        let guard = runtime.enter();
-        let backend = wiring::backend(choice, Preload::No);
-        let probe = backend.probe();
-        drop(guard);
-        let trial = runtime.block_on(try_one(backend.as_ref()));
-        let usable = probe.usable() && matches!(trial, Trial::Opened { .. });
+        let examine = |choice: Choice| {
+            let guard = runtime.enter();
+            let backend = wiring::backend(choice, config);
+            let probe = backend.probe();
+            drop(guard);
+            // What a look has found missing need not be tried.
+            let trial = match probe.walls.iter().find_map(missing) {
+                Some(trial) => trial,
+                None => runtime.block_on(try_one(backend.as_ref())),
+            };
+            Examined { backend, probe, trial }
+        };
+        let (own, others) = match (named, config.walls.backend.value) {
+            (Some(WishedWall::Named(choice)), _) => (examine(choice), Vec::new()),
+            (_, wish) => {
+                let mut all: Vec<Examined> = Choice::ALL.into_iter().map(examine).collect();
+                let is_it = |examined: &Examined| match wish {
+                    WishedWall::Named(choice) => examined.backend.name() == choice.name(),
+                    WishedWall::Auto => {
+                        examined.is_usable()
+                            && config.walls.allow.value.iter().any(|choice| choice.name() == examined.backend.name())
+                    }
+                };
+                let own = all.iter().rposition(is_it).unwrap_or(0);
+                (all.remove(own), all)
+            }
+        };
         let mut stdout = std::io::stdout().lock();
         if self.json {
-            writeln!(stdout, "{:#}", as_json(backend.name(), &probe, &trial, usable))?;
+            writeln!(stdout, "{:#}", as_json(&own, &others))?;
         } else {
-            write_text(&mut stdout, backend.name(), &probe, &trial)?;
+            write_text(&mut stdout, &own, &others)?;
         }
-        Ok(if usable { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        Ok(if own.is_usable() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+impl Examined {
+    fn is_usable(&self) -> bool {
+        self.probe.usable() && matches!(self.trial, Trial::Opened { .. })
+    }
+}
+
+fn missing(wall: &Wall) -> Option<Trial> {
+    match &wall.state {
+        WallState::Missing { why, fix } => Some(Trial::Failed { why: why.clone(), fix: fix.clone() }),
+        WallState::Stands { .. } | WallState::Weaker { .. } => None,
     }
 }
 
@@ -67,8 +111,9 @@ fn failed(error: BackendError) -> Trial {
     }
 }
 
-fn write_text(out: &mut impl Write, backend: &str, probe: &Probe, trial: &Trial) -> std::io::Result<()> {
-    writeln!(out, "backend {backend}")?;
+fn write_text(out: &mut impl Write, own: &Examined, others: &[Examined]) -> std::io::Result<()> {
+    let Examined { backend, probe, trial } = own;
+    writeln!(out, "backend {}", backend.name())?;
     for wall in &probe.walls {
         write_wall(out, wall)?;
     }
@@ -79,6 +124,16 @@ fn write_text(out: &mut impl Write, backend: &str, probe: &Probe, trial: &Trial)
     writeln!(out, "languages")?;
     for language in &probe.languages {
         write_wall(out, language)?;
+    }
+    if !others.is_empty() {
+        writeln!(out, "other backends (--backend NAME)")?;
+    }
+    for Examined { backend, trial, .. } in others {
+        let name = backend.name();
+        match trial {
+            Trial::Opened { took } => writeln!(out, "  ok       {name:<11} a sandbox opened and closed ({took:.1?})")?,
+            Trial::Failed { why, fix } => writeln!(out, "  missing  {name:<11} {why}\n           fix: {fix}")?,
+        }
     }
     Ok(())
 }
@@ -92,18 +147,23 @@ fn write_wall(out: &mut impl Write, wall: &Wall) -> std::io::Result<()> {
     }
 }
 
-fn as_json(backend: &str, probe: &Probe, trial: &Trial, usable: bool) -> Value {
+fn as_json(own: &Examined, others: &[Examined]) -> Value {
     let walls = |walls: &[Wall]| -> Vec<Value> { walls.iter().map(wall_json).collect() };
-    let trial = match trial {
+    let trial = |trial: &Trial| match trial {
         Trial::Opened { took } => json!({ "state": "ok", "open_ms": took.as_secs_f64() * 1000.0 }),
         Trial::Failed { why, fix } => json!({ "state": "missing", "why": why, "fix": fix }),
     };
+    let others: Vec<Value> = others
+        .iter()
+        .map(|other| json!({ "backend": other.backend.name(), "usable": other.is_usable(), "sandbox": trial(&other.trial) }))
+        .collect();
     json!({
-        "backend": backend,
-        "usable": usable,
-        "walls": walls(&probe.walls),
-        "sandbox": trial,
-        "languages": walls(&probe.languages),
+        "backend": own.backend.name(),
+        "usable": own.is_usable(),
+        "walls": walls(&own.probe.walls),
+        "sandbox": trial(&own.trial),
+        "languages": walls(&own.probe.languages),
+        "others": others,
     })
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use belljar_backends::Choice;
+use belljar_backends::WishedWall;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -69,12 +69,12 @@ fn server_name(text: &str) -> Result<String, String> {
 }
 
 impl Install {
-    pub(super) fn execute(self, choice: Choice) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self, wall: Option<WishedWall>) -> anyhow::Result<ExitCode> {
         let places = wiring::places()?;
         let Some(client) = self.client.as_deref().and_then(Client::named) else {
             return self.list(&places);
         };
-        let args = serve_args(choice, self.profile.as_deref(), &self.serve);
+        let args = serve_args(wall, self.profile.as_deref(), &self.serve);
         if let Some(error) = refused(&args) {
             error.print()?;
             return Ok(ExitCode::from(2));
@@ -136,10 +136,10 @@ impl Install {
 }
 
 /// What the client gives to this program.
-fn serve_args(choice: Choice, profile: Option<&str>, further: &[String]) -> Vec<String> {
+fn serve_args(wall: Option<WishedWall>, profile: Option<&str>, further: &[String]) -> Vec<String> {
     let mut args = vec!["serve".to_owned()];
-    if choice != Choice::Native {
-        args.extend(["--backend".to_owned(), choice.name().to_owned()]);
+    if let Some(wall) = wall {
+        args.extend(["--backend".to_owned(), wall.to_string()]);
     }
     args.extend(profile.into_iter().flat_map(|profile| ["--profile".to_owned(), profile.to_owned()]));
     args.extend(further.iter().cloned());
@@ -357,7 +357,7 @@ mod tests {
     fn arguments_are_those_of_serve() {
         let words = |profile, further: &[&str]| {
             let further: Vec<String> = further.iter().map(|word| (*word).to_owned()).collect();
-            serve_args(Choice::Native, profile, &further)
+            serve_args(None, profile, &further)
         };
         assert_eq!(words(None, &[]), ["serve"]);
         assert_eq!(

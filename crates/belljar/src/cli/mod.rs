@@ -6,14 +6,15 @@ mod doctor;
 mod install;
 mod run;
 mod serve;
+mod template;
 mod tools;
 mod values;
 mod warmup;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use belljar_backends::Choice;
+use belljar_backends::WishedWall;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
@@ -23,9 +24,9 @@ use crate::wiring;
 #[derive(Debug, Parser)]
 #[command(name = "belljar", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Arguments {
-    /// Which wall to put around the code
-    #[arg(long, global = true, default_value = "native", value_name = "NAME")]
-    backend: Choice,
+    /// Which wall to put around the code: native (the usual), wasm, docker, gvisor, microvm, or auto
+    #[arg(long, global = true, value_name = "NAME")]
+    backend: Option<WishedWall>,
     /// The configuration to use in place of ~/.config/belljar/config.toml
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -47,6 +48,8 @@ enum Command {
     Bench(bench::Bench),
     /// Prepare what makes first runs quick: scientific packages, Go's library
     Warmup(warmup::Warmup),
+    /// Make root file systems for sandboxes of images, tars and directories
+    Template(template::Template),
     /// List, search and call the tools of other MCP servers
     Tools(tools::Tools),
     /// Show the configuration
@@ -54,18 +57,21 @@ enum Command {
 }
 
 pub(crate) fn execute(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    match arguments.command {
-        Command::Serve(serve) => serve.execute(arguments.backend, configuration(arguments.config.as_deref())?),
-        Command::Warmup(warmup) => warmup.execute(arguments.backend, &configuration(arguments.config.as_deref())?),
-        Command::Config(config) => config.execute(&configuration(arguments.config.as_deref())?),
-        Command::Run(run) => run.execute(arguments.backend, configuration(arguments.config.as_deref())?),
-        Command::Tools(tools) => tools.execute(configuration(arguments.config.as_deref())?),
-        Command::Doctor(doctor) => doctor.execute(arguments.backend),
-        Command::Install(install) => install.execute(arguments.backend),
-        Command::Bench(bench) => bench.execute(arguments.backend, arguments.config),
+    let Arguments { backend, config, command } = arguments;
+    let configuration = || -> anyhow::Result<Config> {
+        let mut config = Config::read(config.as_deref(), wiring::usual_config())?;
+        config.walls.backend.or_flag(backend);
+        Ok(config)
+    };
+    match command {
+        Command::Serve(serve) => serve.execute(configuration()?),
+        Command::Warmup(warmup) => warmup.execute(&configuration()?),
+        Command::Config(config) => config.execute(&configuration()?),
+        Command::Run(run) => run.execute(configuration()?),
+        Command::Template(template) => template.execute(&configuration()?),
+        Command::Tools(tools) => tools.execute(configuration()?),
+        Command::Doctor(doctor) => doctor.execute(backend, &configuration()?),
+        Command::Install(install) => install.execute(backend),
+        Command::Bench(bench) => bench.execute(&configuration()?, config.clone()),
     }
-}
-
-fn configuration(named: Option<&Path>) -> anyhow::Result<Config> {
-    Ok(Config::read(named, wiring::usual_config())?)
 }

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use belljar_backends::{Choice, Preload};
-use belljar_core::{BackendError, Ending, Language, Limit, Program, Source, State, Stdin, Stream, Then};
+use belljar_backends::Preload;
+use belljar_core::{
+    Backend, BackendError, Ending, Language, Limit, Program, Source, State, Stdin, Stream, Then, WallState,
+};
 use belljar_engine::{Console, EngineError, Phase, Principal, RunRequest, Wants};
 use clap::Args;
 use serde_json::{Value, json};
@@ -55,7 +57,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Exits with the program's own code: 124 if it ran into its time limit, 128 + the signal if it was killed.
-    pub(super) fn execute(self, choice: Choice, mut config: Config) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self, mut config: Config) -> anyhow::Result<ExitCode> {
         let (language, code) = self.program()?;
         let (source, stdin) = match language {
             // Its types go in a kernel, whose input is whole.
@@ -72,7 +74,7 @@ impl Run {
         }
         config.upstreams.approve.or_flag(self.approve.as_deref().map(approve).transpose()?);
         let wants = Wants { packages: self.package, network: self.network };
-        let ran = runtime.block_on(run(choice, &config, RunRequest { sandbox: None, program, wants }, self.json));
+        let ran = runtime.block_on(run(&config, RunRequest { sandbox: None, program, wants }, self.json));
         // Standard input may still be waited for, on a thread that only its end can wake.
         runtime.shutdown_background();
         let ran = match ran? {
@@ -112,8 +114,11 @@ impl Run {
     }
 }
 
-async fn run(choice: Choice, config: &Config, request: RunRequest, quiet: bool) -> anyhow::Result<Ended> {
-    let parts = wiring::parts(choice, Preload::No, config)?;
+async fn run(config: &Config, request: RunRequest, quiet: bool) -> anyhow::Result<Ended> {
+    let parts = wiring::parts(Preload::No, config)?;
+    if parts.backend.capabilities().languages.is_empty() {
+        unusable(parts.backend.as_ref())?;
+    }
     let gateway = parts.gateway.clone();
     let engine = wiring::engine(parts, wiring::settings());
     let (output, shown) = mpsc::unbounded_channel();
@@ -141,6 +146,16 @@ async fn run(choice: Choice, config: &Config, request: RunRequest, quiet: bool) 
         gateway.end().await;
     }
     ended
+}
+
+/// Why a wall that has no language has none, if it knows.
+fn unusable(backend: &dyn Backend) -> Result<(), Complaint> {
+    for wall in backend.probe().walls {
+        if let WallState::Missing { why, fix } = wall.state {
+            return Err(Complaint::new(format!("the {} wall cannot be used: {why}", backend.name()), fix));
+        }
+    }
+    Ok(())
 }
 
 /// Says what is done before the program runs. For ever.

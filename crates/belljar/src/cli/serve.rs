@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use belljar_backends::{Choice, Preload};
+use belljar_backends::Preload;
 use belljar_core::WallState;
 use belljar_engine::{Engine, PoolSettings, Settings};
 use belljar_gateway::Gateway;
@@ -74,7 +74,7 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn execute(self, choice: Choice, mut config: Config) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self, mut config: Config) -> anyhow::Result<ExitCode> {
         config.idle_timeout.or_flag(self.idle_timeout);
         config.max_sandboxes.or_flag(self.max_sandboxes.map(Some));
         config.yield_after.or_flag(self.yield_after);
@@ -117,7 +117,7 @@ impl Serve {
             None => {
                 let runtime = wiring::runtime_for_one()?;
                 let served = runtime.block_on(async {
-                    let (engine, gateway) = engine(choice, preload, &config, settings)?;
+                    let (engine, gateway) = engine(preload, &config, settings)?;
                     let surface = with_gateway(surface, gateway.as_ref());
                     let serving = serve_stdio(engine.clone(), surface);
                     until_told(engine, gateway, serving, CancellationToken::new()).await
@@ -130,7 +130,7 @@ impl Serve {
                 let tokens = self.token_file.as_deref().map(read_tokens).transpose()?;
                 let runtime = wiring::runtime_for_many()?;
                 runtime.block_on(async {
-                    let (engine, gateway) = engine(choice, preload, &config, settings)?;
+                    let (engine, gateway) = engine(preload, &config, settings)?;
                     let surface = with_gateway(surface, gateway.as_ref());
                     let http =
                         HttpSettings { tokens, allowed_hosts: self.allow_host, surface, ..HttpSettings::new(address) };
@@ -145,13 +145,8 @@ impl Serve {
 }
 
 /// An engine on this host; what it cannot do is told at once, and not only to the first caller.
-fn engine(
-    choice: Choice,
-    preload: Preload,
-    config: &Config,
-    settings: Settings,
-) -> Result<(Engine, Option<Gateway>), Complaint> {
-    let parts = wiring::parts(choice, preload, config)?;
+fn engine(preload: Preload, config: &Config, settings: Settings) -> Result<(Engine, Option<Gateway>), Complaint> {
+    let parts = wiring::parts(preload, config)?;
     let backend = &parts.backend;
     for wall in backend.probe().walls {
         if let WallState::Missing { why, fix } = wall.state {

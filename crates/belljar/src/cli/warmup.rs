@@ -1,11 +1,17 @@
 //! `belljar warmup`: does once what every first run would otherwise pay for.
 
+#[cfg(feature = "wasm")]
+mod wasm;
+
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use belljar_backends::{Choice, NotWarm, Preload, warm_up};
+#[cfg(feature = "wasm")]
+use belljar_backends::{Choice, WishedWall};
+use belljar_backends::{NotWarm, Preload, warm_up};
+use belljar_core::Ground;
 use belljar_core::PackageKind;
 use belljar_engine::{Provisions, Template};
 use belljar_packages::{Environment, InstallError, Installed, Progress, Wanted};
@@ -35,13 +41,21 @@ struct Ready {
 
 impl Warmup {
     /// Exits with 1 if something could not be prepared.
-    pub(super) fn execute(self, choice: Choice, config: &Config) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self, config: &Config) -> anyhow::Result<ExitCode> {
         let runtime = wiring::runtime_for_many()?;
-        let template = self.template.as_deref().map(|name| template(config, name)).transpose()?;
-        let mut ready = vec![runtime.block_on(packages(choice, config, template))?];
-        if template.is_none() {
-            ready.extend(go(choice));
+        #[cfg(feature = "wasm")]
+        if config.walls.backend.value == WishedWall::Named(Choice::Wasm) {
+            return self.tell(runtime.block_on(wasm::prepare(config))?);
         }
+        let template = self.template.as_deref().map(|name| template(config, name)).transpose()?;
+        let mut ready = vec![runtime.block_on(packages(config, template))?];
+        if template.is_none() {
+            ready.extend(go(config));
+        }
+        self.tell(ready)
+    }
+
+    fn tell(&self, ready: Vec<Ready>) -> anyhow::Result<ExitCode> {
         let failed = ready.iter().any(|ready| ready.state.is_err());
         let mut out = std::io::stdout().lock();
         if self.json {
@@ -76,17 +90,19 @@ fn template<'a>(config: &'a Config, name: &str) -> Result<&'a Template, Complain
     })
 }
 
-async fn packages(choice: Choice, config: &Config, template: Option<&Template>) -> anyhow::Result<Ready> {
+async fn packages(config: &Config, template: Option<&Template>) -> anyhow::Result<Ready> {
     let name =
         template.map_or_else(|| "scientific packages".to_owned(), |template| format!("template {}", template.name));
-    let parts = wiring::parts(choice, Preload::No, config)?;
+    let parts = wiring::parts(Preload::No, config)?;
     let Some(Provisions { packages, .. }) = parts.provisions else {
         let what = "no packages are installed on this host";
         return Err(Complaint::new(what, "set install = true and a cache below [packages] in the configuration").into());
     };
     let bar = Bar::new(&name);
     let installed: Result<Vec<Installed>, InstallError> = match template {
-        None => packages.warm_up(&[], |progress| bar.shows(&progress)).await.map(|installed| vec![installed]),
+        None => {
+            packages.warm_up(&Ground::default(), |progress| bar.shows(&progress)).await.map(|installed| vec![installed])
+        }
         Some(template) => {
             let mut all = Ok(Vec::new());
             for wanted in wanted(template) {
@@ -116,7 +132,7 @@ fn wanted(template: &Template) -> Vec<Wanted> {
     let (node, python): (Vec<&String>, Vec<&String>) =
         template.packages.iter().partition(|name| name.starts_with("npm:"));
     let of = |kind, names: Vec<String>| {
-        let wanted = Wanted { required: names, ..Wanted::new(kind, &template.interpreters) };
+        let wanted = Wanted { required: names, ..Wanted::new(kind, &template.ground) };
         Some(wanted).filter(|wanted| !wanted.required.is_empty())
     };
     let node = node.iter().map(|name| name.trim_start_matches("npm:").to_owned()).collect();
@@ -129,7 +145,7 @@ fn described(environment: &Environment) -> String {
     format!("{} packages, {} MB: {}", names.len(), environment.bytes / 1_000_000, names.join(", "))
 }
 
-fn go(choice: Choice) -> Option<Ready> {
+fn go(config: &Config) -> Option<Ready> {
     let name = "Go's library".to_owned();
     let began = Instant::now();
     let (done, is_done) = mpsc::channel::<()>();
@@ -139,7 +155,7 @@ fn go(choice: Choice) -> Option<Ready> {
             let _ = writeln!(std::io::stderr(), "belljar: compiling Go's library, which takes a minute, once");
         }
     });
-    let warm = warm_up(choice, &wiring::host());
+    let warm = warm_up(&wiring::host(config));
     drop(done);
     match warm {
         Ok(cache) => {

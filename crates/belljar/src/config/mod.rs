@@ -3,10 +3,12 @@
 //!
 //! Order: what is built in, then the file, then the command line. Keys are the flags' own words.
 
+mod images;
 mod network;
 mod packages;
 mod raw;
 mod upstreams;
+mod walls;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,9 +16,11 @@ use std::time::Duration;
 
 use belljar_engine::{PoolSettings, Template};
 
+pub(crate) use self::images::Images;
 pub(crate) use self::network::{Hosts, Network, Secret, SecretSource};
 pub(crate) use self::packages::Packages;
 pub(crate) use self::upstreams::{Upstreams, approve, approve_word};
+pub(crate) use self::walls::Walls;
 use crate::complaint::Complaint;
 
 /// Far more than anyone writes by hand.
@@ -35,7 +39,9 @@ pub(crate) struct Config {
     pub(crate) network: Network,
     pub(crate) secrets: Vec<Secret>,
     pub(crate) packages: Packages,
+    pub(crate) images: Images,
     pub(crate) upstreams: Upstreams,
+    pub(crate) walls: Walls,
     pub(crate) templates: Vec<Template>,
 }
 
@@ -156,7 +162,9 @@ impl Config {
             network: Network::resolve(raw.network, raw.audit)?,
             secrets: raw.secrets.into_iter().map(network::RawSecret::named).collect::<Result<_, _>>()?,
             packages: Packages::resolve(raw.packages),
+            images: Images::resolve(raw.images)?,
             upstreams: Upstreams::resolve(raw.upstreams, raw.skills, raw.privacy)?,
+            walls: Walls::resolve(raw.walls, raw.docker, raw.gvisor, raw.microvm, raw.wasm)?,
             templates: raw.templates.into_iter().map(raw::Template::named).collect::<Result<_, _>>()?,
         })
     }
@@ -213,7 +221,7 @@ mod tests {
         let text = "[templates.science]\ninterpreters = [\"python-3.12\"]\nenv = { A = \"1\" }\nlimits = { memory_mb = 2048, cpus = 1.5 }";
         let config = read(text).unwrap();
         let science = &config.templates[0];
-        assert_eq!((science.name.as_str(), &science.interpreters), ("science", &vec!["python-3.12".to_owned()]));
+        assert_eq!((science.name.as_str(), &science.ground.interpreters), ("science", &vec!["python-3.12".to_owned()]));
         assert_eq!((science.wish.memory_bytes, science.wish.cpu_milli), (Some(2 << 30), Some(1500)));
         assert_eq!(science.env, [("A".to_owned(), "1".to_owned())]);
     }
@@ -239,12 +247,23 @@ mod tests {
             ("[secrets.\"a b\"]\nenv = \"A\"\nhosts = [\"x.test\"]", "name"),
             ("[secrets.a]\nenv = \"A\"\nhosts = []", "no hosts"),
             ("[packages]\ncach = 1", "unknown field `cach`"),
+            ("[images]\nmirror = 1", "unknown field `mirror`"),
+            ("[images]\ninsecure = [\"http://x\"]", "http://x"),
+            ("[images]\nmirrors = { \"docker.io\" = [\"a/b\"] }", "a/b"),
             ("=", "line 1"),
         ] {
             let complaint = read(text).unwrap_err();
             assert!(complaint.what.contains(said), "{text}: {}", complaint.what);
             assert!(!complaint.hint.is_empty());
         }
+    }
+
+    #[test]
+    fn registries_are_read() {
+        let text = "[images]\nmirrors = { \"docker.io\" = [\"mirror.test:5000\"] }\ninsecure = [\"localhost:5000\"]\nauth = \"/a\"";
+        let registries = read(text).unwrap().images.registries();
+        assert_eq!(registries.mirrors["docker.io"], ["mirror.test:5000"]);
+        assert_eq!((registries.insecure, registries.auth), (vec!["localhost:5000".to_owned()], Some("/a".into())));
     }
 
     #[test]

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use belljar_backends::Choice;
+use belljar_core::Ground;
 use belljar_engine::Wish;
 use serde::Deserialize;
 
+use super::images::RawImages;
 use super::network::{RawAudit, RawNetwork, RawSecret};
 use super::packages::RawPackages;
 use super::upstreams::{RawPrivacy, RawSkills, RawUpstreams};
+use super::walls::{RawDocker, RawGvisor, RawMicrovm, RawWalls, RawWasm};
 use crate::complaint::Complaint;
 
 #[derive(Debug, Default, Deserialize)]
@@ -29,11 +33,23 @@ pub(super) struct Config {
     #[serde(default)]
     pub(super) packages: RawPackages,
     #[serde(default)]
+    pub(super) images: RawImages,
+    #[serde(default)]
     pub(super) upstreams: RawUpstreams,
     #[serde(default)]
     pub(super) skills: RawSkills,
     #[serde(default)]
     pub(super) privacy: RawPrivacy,
+    #[serde(default)]
+    pub(super) walls: RawWalls,
+    #[serde(default)]
+    pub(super) docker: RawDocker,
+    #[serde(default)]
+    pub(super) gvisor: RawGvisor,
+    #[serde(default)]
+    pub(super) microvm: RawMicrovm,
+    #[serde(default)]
+    pub(super) wasm: RawWasm,
     #[serde(default)]
     pub(super) templates: BTreeMap<String, Template>,
 }
@@ -49,6 +65,8 @@ pub(super) struct Pool {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Template {
+    backend: Option<String>,
+    image: Option<String>,
     #[serde(default)]
     interpreters: Vec<String>,
     #[serde(default)]
@@ -80,7 +98,7 @@ impl Template {
             let what = format!("in the configuration: a template's name is {name:?}");
             return Err(Complaint::new(what, "use letters, digits, dots, dashes and underscores, at most 64"));
         }
-        let Template { interpreters, env, packages, network, limits } = template;
+        let Template { backend, image, interpreters, env, packages, network, limits } = template;
         let cpu_milli = match limits.cpus {
             None => None,
             Some(cpus) if (0.001..=1e6).contains(&cpus) => Some((cpus * 1000.0).round() as u32),
@@ -99,6 +117,15 @@ impl Template {
             output_bytes: bytes(limits.output_kb, 1 << 10),
         };
         let env = env.into_iter().collect();
-        Ok(belljar_engine::Template { name, interpreters, wish, env, packages, network })
+        let ground = Ground { wall: backend.map(|wall| wall_named(&name, &wall)).transpose()?, image, interpreters };
+        Ok(belljar_engine::Template { name, ground, wish, env, packages, network })
     }
+}
+
+fn wall_named(template: &str, name: &str) -> Result<String, Complaint> {
+    let choice: Choice = name.parse().map_err(|error| {
+        let what = format!("in the configuration: template {template}: {error}");
+        Complaint::new(what, "leave `backend` out for the server's own")
+    })?;
+    Ok(choice.name().to_owned())
 }

@@ -6,12 +6,12 @@ mod gateway;
 mod outside;
 
 use std::env;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use belljar_backends::{Choice, Host, Preload, choose};
+use belljar_backends::{Choice, Host, Preload, Strongest, WishedWall, choose, strongest};
 use belljar_core::{Backend, HostCalls};
 use belljar_engine::{Engine, Outside, Settings};
 use belljar_gateway::Gateway;
@@ -19,8 +19,9 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 pub(crate) use self::gateway::{gateway, ledger, upstreams};
-pub(crate) use self::outside::{Parts, parts};
+pub(crate) use self::outside::{Parts, parts, store};
 use crate::complaint::Complaint;
+use crate::config::Config;
 use crate::install::{Os, Places};
 
 /// People read stderr; stdout belongs to data and to the protocol.
@@ -80,13 +81,50 @@ pub(crate) fn open_browser(address: &str) {
     drop(started);
 }
 
-pub(crate) fn host() -> Host {
-    let usual = || "/usr/local/bin:/usr/bin:/bin".into();
+/// Where programs are looked for.
+pub(crate) fn path() -> std::ffi::OsString {
+    env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+pub(crate) fn host(config: &Config) -> Host {
+    let user_runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = usual_cache();
+    let mut walls = config.walls.settings.clone();
+    walls.docker.user_runtime.clone_from(&user_runtime);
+    if walls.docker.socket.is_none() {
+        walls.docker.socket = env::var("DOCKER_HOST").ok().filter(|socket| !socket.is_empty());
+    }
     Host {
-        path: env::var_os("PATH").unwrap_or_else(usual),
+        path: path(),
         home: env::var_os("HOME").map(Into::into),
-        layers: None,
-        trust: None,
+        images: cache.as_ref().map(|cache| cache.join("images")),
+        // Beside the cache where the system has none for us: it is ours alone, too.
+        runtime: user_runtime.map(|path| path.join("belljar")).or_else(|| Some(cache.as_ref()?.join("run"))),
+        cache,
+        walls,
+        ..Host::default()
+    }
+}
+
+/// The wall that the operator asked for. Where the choice was left to us, he is told what it came to. Inside a runtime.
+fn own_wall(config: &Config, host: &Host, preload: Preload) -> Result<Arc<dyn Backend>, Complaint> {
+    let choice = match config.walls.backend.value {
+        WishedWall::Named(choice) => return Ok(choose(choice, host, preload)),
+        WishedWall::Auto => strongest(&config.walls.allow.value, host, preload),
+    };
+    let words = |passed: &[(Choice, String)]| {
+        passed.iter().map(|(choice, why)| format!("{choice}: {why}")).collect::<Vec<_>>().join("; ")
+    };
+    match choice {
+        Ok(Strongest { backend, passed_over }) => {
+            let over = if passed_over.is_empty() { String::new() } else { format!(" (not {})", words(&passed_over)) };
+            let _ = writeln!(std::io::stderr(), "belljar: the wall is {}{over}", backend.name());
+            Ok(backend)
+        }
+        Err(passed_over) => Err(Complaint::new(
+            format!("none of the allowed walls can be had here: {}", words(&passed_over)),
+            "`belljar doctor` tells what each of them needs",
+        )),
     }
 }
 
@@ -122,9 +160,9 @@ pub(crate) fn this_program() -> Result<String, Complaint> {
     })
 }
 
-/// Starts the backend alone, without a way out and without packages. Inside a runtime.
-pub(crate) fn backend(choice: Choice, preload: Preload) -> Arc<dyn Backend> {
-    choose(choice, &host(), preload)
+/// Starts a backend alone, without a way out and without packages. Inside a runtime.
+pub(crate) fn backend(choice: Choice, config: &Config) -> Arc<dyn Backend> {
+    choose(choice, &host(config), Preload::No)
 }
 
 /// An engine with all that the configuration says of network and packages. Inside a runtime.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_backends::{Choice, Preload, choose};
+use belljar_backends::{Preload, Walls};
 use belljar_core::{Backend, Host as NetworkHost};
 use belljar_egress::{
     Audit, Bounds, Credential, Egress, Hidden, JsonLines, LogOnly, Over, Roots, Secret, Subnet, UpstreamProxy,
@@ -46,17 +46,18 @@ pub(crate) struct Parts {
 }
 
 /// Inside a runtime.
-pub(crate) fn parts(choice: Choice, preload: Preload, config: &Config) -> Result<Parts, Complaint> {
+pub(crate) fn parts(preload: Preload, config: &Config) -> Result<Parts, Complaint> {
     let registries = registries();
     let audit = audit(config)?;
     let egress = Egress::new(egress_settings(config, &registries, audit.clone())?).map_err(complain)?;
     let has_upstreams = config.upstreams.are_configured();
     let store = if config.packages.install.value || has_upstreams { store(config)? } else { None };
     let gateway = super::gateway(config, store.clone(), audit)?;
-    let mut host = super::host();
+    let mut host = super::host(config);
     host.layers.clone_from(&store);
     host.trust = Some(egress.trust());
-    let backend = belljar_egress::guard(choose(choice, &host, preload), egress);
+    let own = super::own_wall(config, &host, preload)?;
+    let backend = belljar_egress::guard(Arc::new(Walls::new(own, host, preload)), egress);
     let network = NetworkSettings {
         allow: config.network.allow.value.grants.clone(),
         allow_packages: config.network.allow.value.packages,
@@ -104,7 +105,7 @@ fn package_settings(config: &Config, store: PathBuf, registries: Registries) -> 
 
 /// The directory that layers are kept in, made if it is not there. That of a cache that was named must be; the usual one
 /// need not.
-fn store(config: &Config) -> Result<Option<PathBuf>, Complaint> {
+pub(crate) fn store(config: &Config) -> Result<Option<PathBuf>, Complaint> {
     let named = config.packages.cache.value.as_ref();
     let Some(path) = named.map(|cache| cache.join("belljar")).or_else(super::usual_cache) else { return Ok(None) };
     // The jail mounts it, and knows no working directory.

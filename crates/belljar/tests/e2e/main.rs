@@ -20,6 +20,8 @@ mod leftovers;
 mod network;
 mod packages;
 mod server;
+mod templates;
+mod walls;
 
 #[test]
 fn no_file_is_left_out() {

@@ -16,14 +16,15 @@ const ADDRESS: &str = "127.0.10.30";
 const SECRET: &str = "s3cr3t-of-the-operator";
 
 /// A web server that stands in for a host of the internet, `api.test`.
-struct Web {
+#[derive(Debug)]
+pub(crate) struct Web {
     process: Child,
     folder: TempDir,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Web {
-    fn plain() -> Web {
+    pub(crate) fn plain() -> Web {
         Web::start(folder(0o755), &[])
     }
 
@@ -60,21 +61,25 @@ impl Web {
         Web { process, folder, port: port.trim().parse().unwrap() }
     }
 
-    fn seen(&self) -> Vec<String> {
+    pub(crate) fn seen(&self) -> Vec<String> {
         let seen = fs::read_to_string(self.folder.path().join("seen")).unwrap_or_default();
         seen.lines().map(str::to_owned).collect()
     }
 
-    /// A server whose callers may ask for this host; where it is, the configuration says.
+    /// That callers may ask for this host, and where it is.
+    pub(crate) fn configuration(&self) -> String {
+        let port = self.port;
+        format!(
+            "[network]\nallow = [\"api.test:{port}\", \"other.test\", \"inward.test:{port}\"]\nprivate = [\"127.0.10.0/24\"]\n\
+             hosts = {{ \"api.test\" = \"{ADDRESS}\", \"other.test\" = \"{ADDRESS}\", \"inward.test\" = \"127.0.0.1\" }}\n"
+        )
+    }
+
+    /// A server whose callers may ask for this host.
     fn serve(&self, user: &User, more: &str) -> (Server<StdioClient>, TempDir) {
         let folder = folder(0o777);
         let config = folder.path().join("config.toml");
-        let port = self.port;
-        let text = format!(
-            "[network]\nallow = [\"api.test:{port}\", \"other.test\", \"inward.test:{port}\"]\nprivate = [\"127.0.10.0/24\"]\n\
-             hosts = {{ \"api.test\" = \"{ADDRESS}\", \"other.test\" = \"{ADDRESS}\", \"inward.test\" = \"127.0.0.1\" }}\n{more}"
-        );
-        fs::write(&config, text).unwrap();
+        fs::write(&config, self.configuration() + more).unwrap();
         (user.serve_with(&["--config", config.to_str().unwrap()]), folder)
     }
 }

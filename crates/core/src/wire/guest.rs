@@ -43,13 +43,18 @@ pub enum ToGuest {
         path: String,
         range: Range,
     },
-    /// A part of the answer to a question; the last one ends it. No more of it than [`super::INPUT_WINDOW`] comes before
+    /// A part of the answer to a question, or of what comes back on a connection; the last one ends it. No more of it than [`super::INPUT_WINDOW`] comes before
     /// `Taken` makes room.
     Answer {
         id: u32,
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
         part: Part,
+    },
+    /// The host has handed on so much of what a connection said: room for more.
+    Taken {
+        id: u32,
+        bytes: u32,
     },
     /// Answered by `Entries` frames and `Listed`.
     List {
@@ -70,6 +75,8 @@ pub struct Init {
     pub watch_memory_bytes: Option<u64>,
     /// As [`crate::Spec::waiting`], where the guest is to start it.
     pub waiting: Option<Language>,
+    /// That kernel is copied with its machine before anybody uses it: it loads first what its environment has.
+    pub copied: bool,
     /// A language whose kernel is forked into the sandbox from outside. The guest has its ends (`KERNEL_ENDS`).
     pub forked: Option<Language>,
 }
@@ -117,6 +124,28 @@ pub enum FromGuest {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
         part: Part,
+    },
+    /// A program came to a door of the sandbox's. Its number is from [`super::KNOCKS_FIRST`] on; what it says follows as
+    /// `Said`, what it hears comes as `Answer`. Either side ends it whole: `Withdrawn` from here, `Stop` from there.
+    Knock {
+        id: u32,
+        /// The address that it meant.
+        to: std::net::Ipv4Addr,
+        port: u16,
+    },
+    /// A part of what a connection says; after the last it only listens. No more of it than [`super::INPUT_WINDOW`] comes
+    /// before `Taken` makes room.
+    Said {
+        id: u32,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        part: Part,
+    },
+    /// A datagram to the sandbox's resolver, numbered as a knock. Answered by one `Answer`, or not at all.
+    Name {
+        id: u32,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
     },
     /// Nobody waits for the answer any more.
     Withdrawn {

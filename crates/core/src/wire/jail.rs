@@ -22,6 +22,10 @@ pub const ZYGOTE: &str = "/belljar/zygote.so";
 /// Where every sandbox has the guest's own executable, for programs: what they ask of those outside goes by it.
 pub const ASK: &str = "/belljar/ask";
 
+/// Where a place that was made by another has the guest, for the program that settles there, and that program itself.
+pub const GUEST: &str = "/belljar/guest";
+pub const SETTLE: &str = "/belljar/settle";
+
 /// Where every sandbox has the certificates that are trusted on its way out; nothing where the host's own are.
 pub const TRUST: &str = "/belljar/ca.pem";
 
@@ -46,6 +50,8 @@ const STORE_NAME_MAX: usize = 128;
 pub struct Setup {
     /// Directories and files of the host that every sandbox sees, read-only, in this order.
     pub binds: Vec<Bind>,
+    /// Whether every sandbox has the guest's own executable at [`ASK`], for programs to ask by.
+    pub ask: bool,
     /// Symbolic links of the root, as (path, target).
     pub links: Vec<(String, String)>,
     /// Small files that we write ourselves, as (path, content).

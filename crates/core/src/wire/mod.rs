@@ -5,19 +5,27 @@
 
 mod guest;
 mod jail;
+mod keeper;
+mod settle;
 
 pub use guest::{FromGuest, Init, Part, Start, ToGuest};
 pub use jail::{
-    ASK, Bind, Bounds, CONTROL_FD, CgroupEntry, Fork, GUEST_FD, JailReply, JailRequest, KERNEL_ENDS, Open, PORTS_MAX,
-    RUNNER_NAME, Setup, TRANSPILE, TRANSPILE_FD, TRUST, TRUST_FD, WORD_PROGRAM, WORD_RUNNER, ZYGOTE, ZYGOTE_FD,
-    ZYGOTE_GUEST_FD, ZYGOTE_NAME, ZYGOTE_SOCKET_FD, Zygote, is_building, is_store_name, word_of_forked,
+    ASK, Bind, Bounds, CONTROL_FD, CgroupEntry, Fork, GUEST, GUEST_FD, JailReply, JailRequest, KERNEL_ENDS, Open,
+    PORTS_MAX, RUNNER_NAME, SETTLE, Setup, TRANSPILE, TRANSPILE_FD, TRUST, TRUST_FD, WORD_PROGRAM, WORD_RUNNER, ZYGOTE,
+    ZYGOTE_FD, ZYGOTE_GUEST_FD, ZYGOTE_NAME, ZYGOTE_SOCKET_FD, Zygote, is_building, is_store_name, word_of_forked,
 };
+pub use keeper::{
+    DRIVES_FOR_LAYERS, DRIVES_OWN, Entry, EntryKind, FromKeeper, GUEST_PORT, GUEST_VSOCK, KEEPER_PORT, KEEPER_VSOCK,
+    ToKeeper,
+};
+
+pub use settle::{Plan, SETTLED, SURVEY};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Spoken by both sides; a guest of another version is not talked to.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// No frame's body is longer.
 pub const FRAME_MAX: usize = 1024 * 1024 + 1024;
@@ -43,6 +51,15 @@ pub const QUESTIONS_MAX: usize = 16;
 
 /// Numbers from here on are questions', which a guest gives; those below are operations', which a host gives.
 pub const ASKED_FIRST: u32 = 1 << 31;
+
+/// Numbers from here on are those of who comes to a door; a guest gives them too.
+pub const KNOCKS_FIRST: u32 = 3 << 30;
+
+/// Connections that a guest passes on at once. Whoever comes then waits at the door.
+pub const KNOCKS_MAX: usize = 128;
+
+/// A question to the resolver is no longer.
+pub const NAME_MAX: usize = 1024;
 
 const HEADER: usize = 4;
 

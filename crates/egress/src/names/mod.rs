@@ -26,14 +26,18 @@ pub(crate) async fn serve(serving: Arc<Serving>, socket: UdpSocket) {
             }
         };
         serving.pace().await;
-        let answer = match Question::parse(&datagram[..count]) {
-            Ok(question) => Some(question.answer(decide(&serving, &question))),
-            Err(bad) => bad.answer(),
-        };
-        if let Some(answer) = answer {
+        if let Some(answer) = answer(&serving, &datagram[..count]) {
             // One that does not fit now is asked for again.
             let _ = socket.try_send_to(&answer, from);
         }
+    }
+}
+
+/// What one datagram is answered, if anything.
+pub(crate) fn answer(serving: &Serving, datagram: &[u8]) -> Option<Vec<u8>> {
+    match Question::parse(datagram) {
+        Ok(question) => Some(question.answer(decide(serving, &question))),
+        Err(bad) => bad.answer(),
     }
 }
 

@@ -41,7 +41,7 @@ impl Backend for Doorsteps {
         *self.at.lock().unwrap() = Some(proxy.local_addr().unwrap());
         let names = UdpSocket::bind("127.0.0.1:0").unwrap();
         names.set_nonblocking(true).unwrap();
-        let doors = Doors { transparent: Vec::new(), proxy: proxy.into(), names: names.into() };
+        let doors = Doors::Sockets { transparent: Vec::new(), proxy: proxy.into(), names: names.into() };
         let sandbox: Box<dyn Sandbox> = Box::new(Doorstep(Mutex::new(Some(doors))));
         Box::pin(std::future::ready(Ok(sandbox)))
     }

@@ -80,5 +80,5 @@ fn receive(listener: &UnixListener) -> Doors {
     }
     let names = doors.pop().unwrap();
     let proxy = doors.remove(0);
-    Doors { transparent: doors, proxy, names }
+    Doors::Sockets { transparent: doors, proxy, names }
 }

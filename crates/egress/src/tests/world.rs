@@ -94,7 +94,7 @@ impl World {
             door.set_nonblocking(true).unwrap();
             door.into()
         });
-        let doors = Doors { transparent: transparent.collect(), proxy: listener.into(), names: names.into() };
+        let doors = Doors::Sockets { transparent: transparent.collect(), proxy: listener.into(), names: names.into() };
         let served = self.egress.serve_at(grants, doors, "one".into(), Ipv4Addr::new(127, 18, 0, 0)).unwrap();
         Proxy { at, names_at, served }
     }

@@ -174,12 +174,12 @@ fn sandboxes_of(pool: Pool) -> impl Iterator<Item = Box<dyn Sandbox>> {
 /// Whether the two are the same place, but for the kernel that waits in it. Every field is named, so that a new one is
 /// not forgotten here.
 fn differ_in_kernel(one: &Spec, other: &Spec) -> bool {
-    let Spec { limits, network, env, interpreters, layers, owner, build, waiting } = one;
+    let Spec { limits, network, env, ground, layers, owner, build, waiting } = one;
     *waiting != other.waiting
         && *limits == other.limits
         && *network == other.network
         && *env == other.env
-        && *interpreters == other.interpreters
+        && *ground == other.ground
         && *layers == other.layers
         && *owner == other.owner
         && *build == other.build

@@ -65,6 +65,8 @@ pub(crate) struct Kernel {
     ready: Option<Instant>,
     /// It was started ahead of any cell, and has run none.
     waits: bool,
+    /// As in [`Init`], until it says that it stands where it was copied to.
+    is_copied: bool,
     deaf_since: Option<Instant>,
     /// It has had, or has, its last cell.
     spent: bool,
@@ -117,6 +119,14 @@ impl Kernel {
         env: &[(String, String)],
         state: State,
     ) -> Result<Kernel, FileError> {
+        Kernel::launch(language, state, |control| Launch::kernel(init, language, env, control, false))
+    }
+
+    fn launch(
+        language: Language,
+        state: State,
+        launch: impl FnOnce(OwnedFd) -> Result<Launch, FileError>,
+    ) -> Result<Kernel, FileError> {
         let failed = |errno| refusal(kind_of(errno), language.name());
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
@@ -124,7 +134,7 @@ impl Kernel {
         rustix::io::ioctl_fionbio(&ours, true).map_err(failed)?;
         let stdin = rustix::fs::memfd_create(c"stdin", MemfdFlags::CLOEXEC).map_err(failed)?;
         let stdin_end = stdin.try_clone().map_err(|_| refusal(FileErrorKind::Failed, language.name()))?;
-        let process = Process::start(Launch::kernel(init, language, env, theirs)?, stdin_end)?;
+        let process = Process::start(launch(theirs)?, stdin_end)?;
         Ok(Kernel::new(language, process, ours, stdin, state))
     }
 
@@ -137,6 +147,7 @@ impl Kernel {
             meter: None,
             ready: None,
             waits: false,
+            is_copied: false,
             deaf_since: None,
             spent: false,
             state,
@@ -149,8 +160,11 @@ impl Kernel {
 
     /// Starts one that waits for its first cell, most likely of `language`; `None` where that has no kernel.
     pub(crate) fn start_ahead(init: &Init, language: Language) -> Option<Result<Kernel, FileError>> {
-        Some(Kernel::start(init, language.kernel()?, &[], State::Fresh).map(|mut kernel| {
+        let kernel = language.kernel()?;
+        let launch = |control| Launch::kernel(init, kernel, &[], control, init.copied);
+        Some(Kernel::launch(kernel, State::Fresh, launch).map(|mut kernel| {
             kernel.waits = true;
+            kernel.is_copied = init.copied;
             if kernel.language == Language::JavaScript {
                 // What it then does in advance would be in the way of a cell that is there already.
                 kernel.control.say(&format!("wait 0 {language}\n"), &[]);
@@ -393,12 +407,14 @@ impl Kernel {
 
     /// Hears one chunk of what the driver says.
     fn listen(&mut self, stream: &mut Stream, chunk: &mut Vec<u8>) -> Result<Conduct, Gone> {
-        let Kernel { process, control, ready, cell, records, .. } = self;
+        let Kernel { process, control, ready, is_copied, cell, records, .. } = self;
         let is_script = self.spent && self.language == Language::Shell;
         let heard = control.read(chunk, |said| -> Result<(), Trouble> {
             let cell = cell.as_mut().filter(|cell| cell.is_running());
             match (said, cell) {
                 (Said::Ready, _) if ready.is_none() => *ready = Some(Instant::now()),
+                // One that was copied with its machine says so again, when it has come to itself.
+                (Said::Ready, _) if *is_copied => *is_copied = false,
                 // A thread that outlived its cell may have something to show. There is nobody to show it to.
                 (Said::Record, cell) => *records = if cell.is_some() { Records::PassOn } else { Records::Skip },
                 (Said::RecordPart { bytes, part }, Some(cell)) if *records == Records::PassOn => {

@@ -76,12 +76,17 @@ fn open_regular(path: &str) -> Result<(OwnedFd, u64), FileErrorKind> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let errors = |errno| kind_of(errno);
     // Links of /proc lead to what the guest has, not the code: its executable, its stream.
-    let resolve = ResolveFlags::NO_MAGICLINKS;
-    let file =
-        rustix::fs::openat2(CWD, absolute(path)?, flags, Mode::empty(), resolve).map_err(|errno| match errno {
-            Errno::LOOP => FileErrorKind::NotRegular,
-            errno => kind_of(errno),
-        })?;
+    let path = absolute(path)?;
+    let opened = match rustix::fs::openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        // gVisor's kernel has no such call. There they lead to nothing that the code has not got: the executable is at
+        // `ASK` for everybody, and a socket cannot be opened.
+        Err(Errno::NOSYS) => rustix::fs::openat(CWD, &path, flags, Mode::empty()),
+        other => other,
+    };
+    let file = opened.map_err(|errno| match errno {
+        Errno::LOOP => FileErrorKind::NotRegular,
+        errno => kind_of(errno),
+    })?;
     let stat = rustix::fs::fstat(&file).map_err(errors)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}

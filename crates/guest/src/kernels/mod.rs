@@ -66,6 +66,14 @@ pub(crate) fn driver(language: Language, interpreter: &str) -> Driver {
     }
 }
 
+/// As [`driver`], for a kernel that is copied with its machine while it waits, and has loaded by then what it can.
+pub(crate) fn copied(language: Language, interpreter: &str) -> Driver {
+    match language {
+        Language::Python => python::copied(),
+        _ => driver(language, interpreter),
+    }
+}
+
 /// What makes an interpreter a zygote, which is forked into kernels; one more argument is to come, the path of the native
 /// module that forks. `None` for a language whose interpreter cannot be forked.
 pub(crate) fn zygote(language: Language) -> Option<Driver> {

@@ -462,7 +462,8 @@ class Interrupt(Case):
         answer = self.kernel.finish(5)
         self.assertLess(time.monotonic() - begun, 1.5, code)
         self.assertEqual((answer.code, answer.error["name"]), (130, "KeyboardInterrupt"), answer)
-        self.assertNotIn("belljar", answer.error["traceback"])
+        # Frames of the driver; a directory of ours may be named by what was interrupted.
+        self.assertNotIn("<belljar", answer.error["traceback"])
         self.works()
         return answer
 

@@ -96,6 +96,7 @@ impl Default for Place {
                 env,
                 watch_memory_bytes: None,
                 waiting: None,
+                copied: false,
                 forked: None,
             },
         }
@@ -392,6 +393,9 @@ pub(crate) fn id_of(frame: &FromGuest) -> u32 {
         | FromGuest::Listed { id, .. }
         | FromGuest::Done { id }
         | FromGuest::Asked { id, .. }
+        | FromGuest::Knock { id, .. }
+        | FromGuest::Said { id, .. }
+        | FromGuest::Name { id, .. }
         | FromGuest::Withdrawn { id }
         | FromGuest::Refused { id, .. } => *id,
     }

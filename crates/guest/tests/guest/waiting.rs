@@ -100,6 +100,36 @@ fn a_cell_that_comes_at_once_waits_for_its_kernel() {
     }
 }
 
+/// As in a machine that is copied: the kernel has loaded much by its first cell, and is else as any other.
+#[test]
+fn a_kernel_that_is_to_be_copied_has_loaded_what_it_can() {
+    let copied = || {
+        let mut place = place(Python);
+        place.init.copied = true;
+        Guest::start(place)
+    };
+    let Some(mut guest) = copied() else { return };
+    let there = settle(&mut guest, 2);
+    let pid = there.lines().last().unwrap().split(' ').next().unwrap();
+    let code =
+        "import os, sys; y = input(); print(os.getpid(), 'decimal' in sys.modules, y); print('e', file=sys.stderr)";
+    let run = guest.run(Source::Cell { language: Python, code: code.to_owned(), then: Then::More }, b"in\n");
+    let told = (run.stdout.trim().to_owned(), run.stderr.as_str(), run.end());
+    assert_eq!(told, (format!("{pid} True in"), "e\n", (GOOD, State::Fresh)));
+    let run = guest
+        .cell(Python, "import subprocess; subprocess.run(['sh', '-c', 'echo $0 >&2; kill -INT $$; echo lives', y])");
+    assert_eq!((run.stderr.as_str(), run.end()), ("in\n", (GOOD, State::Preserved)), "{}", run.stdout);
+    assert!(!run.stdout.contains("lives"), "a signal that the kernel ignored is ignored: {}", run.stdout);
+    assert_eq!(guest.cell(Python, "1 / 0").end(), (Exit::Code(1), State::Preserved));
+
+    // An only cell, and one that is there before the kernel stands.
+    for _ in 0..2 {
+        let Some(mut guest) = copied() else { return };
+        let run = guest.run(last(Python, "print(6 * 7)"), b"");
+        assert_eq!((run.stdout.as_str(), run.end()), ("42\n", (GOOD, State::Fresh)), "{}", run.stderr);
+    }
+}
+
 #[test]
 fn others_are_not_disturbed() {
     for language in [Python, JavaScript, Shell, Language::Go] {

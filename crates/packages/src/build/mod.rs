@@ -7,7 +7,7 @@ pub(crate) mod words;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use belljar_core::{BUILD, Backend, Language, PackageKind};
+use belljar_core::{BUILD, Backend, Ground, Language, PackageKind};
 use serde_json::json;
 
 use crate::facts::Facts;
@@ -30,7 +30,7 @@ pub(crate) struct Builder<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     pub(crate) kind: PackageKind,
-    pub(crate) interpreters: Vec<String>,
+    pub(crate) ground: Ground,
     /// What was asked for, and names this order together with what it is for.
     pub(crate) key: String,
     pub(crate) required: Vec<String>,
@@ -94,7 +94,7 @@ impl Builder<'_> {
             PackageKind::Node => (Language::JavaScript, include_str!("inside/build.js")),
         };
         let brought = match order.kind {
-            PackageKind::Python if facts.uv.is_none() => match self.uv(facts, &order.interpreters, tell).await {
+            PackageKind::Python if facts.uv.is_none() => match self.uv(facts, &order.ground, tell).await {
                 Ok(uv) => Some(uv),
                 Err(error) if facts.pip && error.kind != InstallErrorKind::NoSpace => {
                     tracing::info!(%error, "packages are installed by pip, since there is no uv");
@@ -109,7 +109,7 @@ impl Builder<'_> {
         let layers = order.below.iter().map(|below| below.layer.clone()).collect();
         let store = self.store.clone();
         let prepare = move |building: &_| brought.map_or(Ok(()), |uv| uv::lend(&store, &uv, building));
-        let site = Site::open(self.backend, self.settings, self.store, &order.interpreters, layers, prepare).await?;
+        let site = Site::open(self.backend, self.settings, self.store, &order.ground, layers, prepare).await?;
         let built = site.run(self.settings, language, code, &job, tell).await?;
 
         let all = requirements(order);

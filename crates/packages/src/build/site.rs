@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Backend, Exit, Language, Layer, Limits, Network, Sandbox, Source, Spec};
+use belljar_core::{Backend, Exit, Ground, Language, Layer, Limits, Network, Sandbox, Source, Spec};
 use serde::Deserialize;
 
 use super::words;
@@ -46,7 +46,7 @@ impl Site {
         backend: &dyn Backend,
         settings: &Settings,
         store: &Store,
-        interpreters: &[String],
+        ground: &Ground,
         layers: Vec<Layer>,
         prepare: impl FnOnce(&Building) -> Result<(), InstallError> + Send + 'static,
     ) -> Result<Site, InstallError> {
@@ -71,7 +71,7 @@ impl Site {
             },
             network: Network::Granted(settings.registries.grants.clone()),
             env: environment(settings),
-            interpreters: interpreters.to_vec(),
+            ground: ground.clone(),
             layers,
             owner: None,
             build: Some(site.building()?.name.clone()),

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-use belljar_core::{BUILD, Language, PackageKind};
+use belljar_core::{BUILD, Ground, Language, PackageKind};
 use rustix::fs::{FileType, Mode, OFlags};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ impl Builder<'_> {
     pub(super) async fn uv(
         &self,
         facts: &Facts,
-        interpreters: &[String],
+        ground: &Ground,
         tell: Tell<'_>,
     ) -> Result<Arc<Environment>, InstallError> {
         let known = WHEELS.iter().find(|(machine, ..)| *machine == facts.machine && facts.made_for.contains("glibc"));
@@ -56,7 +56,7 @@ impl Builder<'_> {
         if let Some(found) = self.store.hold(&id) {
             return Ok(found);
         }
-        let site = Site::open(self.backend, self.settings, self.store, interpreters, Vec::new(), |_| Ok(())).await?;
+        let site = Site::open(self.backend, self.settings, self.store, ground, Vec::new(), |_| Ok(())).await?;
         let index = &self.settings.registries.python_index;
         let job = json!({ "build": BUILD, "index": index, "wheel": wheel, "sha256": sha256, "version": VERSION });
         let built = site.run(self.settings, Language::Python, include_str!("inside/uv.py"), &job, tell).await?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use belljar_core::{Backend, Exit, Language, Network, PackageKind, Source, Spec};
+use belljar_core::{Backend, Exit, Ground, Language, Network, PackageKind, Source, Spec};
 use serde::Deserialize;
 
 use crate::run::{RunError, program, run};
@@ -32,7 +32,7 @@ impl Facts {
 }
 
 /// By kind and chosen interpreters. A place for each, so that two who ask at once ask once.
-type Known = Mutex<HashMap<(PackageKind, Vec<String>), Arc<tokio::sync::OnceCell<Arc<Facts>>>>>;
+type Known = Mutex<HashMap<(PackageKind, Ground), Arc<tokio::sync::OnceCell<Arc<Facts>>>>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Interpreters {
@@ -49,26 +49,26 @@ impl Interpreters {
         &self,
         backend: &dyn Backend,
         kind: PackageKind,
-        interpreters: &[String],
+        ground: &Ground,
     ) -> Result<Arc<Facts>, InstallError> {
         let cell = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if known.len() > KNOWN_MAX {
                 known.retain(|_, cell| cell.initialized());
             }
-            known.entry((kind, interpreters.to_vec())).or_default().clone()
+            known.entry((kind, ground.clone())).or_default().clone()
         };
-        cell.get_or_try_init(|| ask(backend, kind, interpreters)).await.cloned()
+        cell.get_or_try_init(|| ask(backend, kind, ground)).await.cloned()
     }
 
     /// If it was asked before.
-    pub(crate) fn known(&self, kind: PackageKind, interpreters: &[String]) -> Option<Arc<Facts>> {
+    pub(crate) fn known(&self, kind: PackageKind, ground: &Ground) -> Option<Arc<Facts>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&(kind, interpreters.to_vec()))?.get().cloned()
+        known.get(&(kind, ground.clone()))?.get().cloned()
     }
 }
 
-async fn ask(backend: &dyn Backend, kind: PackageKind, interpreters: &[String]) -> Result<Arc<Facts>, InstallError> {
+async fn ask(backend: &dyn Backend, kind: PackageKind, ground: &Ground) -> Result<Arc<Facts>, InstallError> {
     let (language, code) = match kind {
         PackageKind::Python => (Language::Python, include_str!("inside.py")),
         PackageKind::Node => (Language::JavaScript, include_str!("inside.js")),
@@ -77,7 +77,7 @@ async fn ask(backend: &dyn Backend, kind: PackageKind, interpreters: &[String]) 
         let words = format!("the interpreter could not be asked what it has: {why}");
         InstallError::new(InstallErrorKind::Unavailable, words)
     };
-    let spec = Spec { network: Network::None, interpreters: interpreters.to_vec(), ..Spec::default() };
+    let spec = Spec { network: Network::None, ground: ground.clone(), ..Spec::default() };
     let of_backend = |error| InstallError::of_backend("asking the interpreter what it has", &error);
     let sandbox = backend.open(&spec).await.map_err(of_backend)?;
     let source = Source::Code { language, code: code.to_owned() };

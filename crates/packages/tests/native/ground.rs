@@ -60,6 +60,7 @@ pub(crate) fn ground_at(store: &Path, settings: impl FnOnce(&mut Settings)) -> G
         home: std::env::var_os("HOME").map(Into::into),
         layers: Some(store.to_owned()),
         trust: Some(egress.trust()),
+        ..Host::default()
     };
     let backend = guard(choose(Choice::Native, &host, Preload::No), egress);
     let packages = Packages::new(backend.clone(), own);
@@ -86,7 +87,11 @@ pub(crate) fn ground(settings: impl FnOnce(&mut Settings)) -> Ground {
 
 pub(crate) fn python(required: &[&str], inferred: &[&str]) -> Wanted {
     let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-    Wanted { required: own(required), inferred: own(inferred), ..Wanted::new(PackageKind::Python, &[]) }
+    Wanted {
+        required: own(required),
+        inferred: own(inferred),
+        ..Wanted::new(PackageKind::Python, &belljar_core::Ground::default())
+    }
 }
 
 /// What a line says in a fresh sandbox with that environment.

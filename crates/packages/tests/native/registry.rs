@@ -14,7 +14,7 @@ use crate::ground::{Ground, ground, ground_in, only_index, python, registries, s
 async fn pandas_is_inferred_and_installed_and_found_again() {
     let Ground { backend, packages, store } = ground(|_| ());
     let code = "import os\ndef f():\n    import pandas as pd\ntry:\n    import ujson, mine\nexcept ImportError: pass\nimport mine";
-    let needs = packages.needs(Language::Python, code, &[], &["mine".to_owned()]).await;
+    let needs = packages.needs(Language::Python, code, &belljar_core::Ground::default(), &["mine".to_owned()]).await;
     assert_eq!((needs.required.len(), needs.inferred.as_slice()), (0, ["pandas".to_owned()].as_slice()));
     let phases = Mutex::new(Vec::new());
     let wanted = Wanted { inferred: needs.inferred, ..python(&[], &[]) };
@@ -106,9 +106,13 @@ async fn npms_packages_are_imported_in_both_ways() {
         return;
     }
     let code = "import isOdd from 'is-odd';\nimport fs from 'fs';\nimport ms from 'npm:ms@2.1.3';\nimport './near.js';";
-    let needs = packages.needs(Language::JavaScript, code, &[], &[]).await;
+    let needs = packages.needs(Language::JavaScript, code, &belljar_core::Ground::default(), &[]).await;
     assert_eq!((needs.required.clone(), needs.inferred.clone()), (vec!["ms@2.1.3".into()], vec!["is-odd".to_owned()]));
-    let wanted = Wanted { required: needs.required, inferred: needs.inferred, ..Wanted::new(PackageKind::Node, &[]) };
+    let wanted = Wanted {
+        required: needs.required,
+        inferred: needs.inferred,
+        ..Wanted::new(PackageKind::Node, &belljar_core::Ground::default())
+    };
     let installed = packages.environment(wanted, |_| ()).await.unwrap();
     let environment = installed.environment.as_ref().unwrap();
     assert!(environment.packages.contains(&("ms".into(), "2.1.3".into())) && environment.has("is-number"));
@@ -117,13 +121,16 @@ async fn npms_packages_are_imported_in_both_ways() {
     let wanted = Wanted {
         required: vec!["left-pad".into()],
         on_top_of: installed.environment.clone(),
-        ..Wanted::new(PackageKind::Node, &[])
+        ..Wanted::new(PackageKind::Node, &belljar_core::Ground::default())
     };
     let more = packages.environment(wanted, |_| ()).await.unwrap();
     assert!(more.environment.as_ref().unwrap().packages.contains(&("ms".into(), "2.1.3".into())));
     let line = "cd /tmp && node -e 'console.log(require(\"ms\")(60000), require(\"left-pad\")(1, 3, 0))'";
     assert_eq!(told(&*backend, &more, line).await, "1m 001");
-    let wanted = Wanted { required: vec!["@belljar/no-such".into()], ..Wanted::new(PackageKind::Node, &[]) };
+    let wanted = Wanted {
+        required: vec!["@belljar/no-such".into()],
+        ..Wanted::new(PackageKind::Node, &belljar_core::Ground::default())
+    };
     let error = packages.environment(wanted, |_| ()).await.unwrap_err();
     assert_eq!(error.kind, InstallErrorKind::NotFound, "{error}");
 }
@@ -141,9 +148,9 @@ async fn offline_is_told_at_once() {
 #[ignore = "it downloads and keeps half a gigabyte"]
 async fn the_base_is_built_and_then_used_by_whoever_it_suffices() {
     let Ground { backend, packages, store: _store } = ground(|_| ());
-    let built = packages.warm_up(&[], |_| ()).await.unwrap();
+    let built = packages.warm_up(&belljar_core::Ground::default(), |_| ()).await.unwrap();
     eprintln!("built in {:?}", built.took);
-    let base = packages.base(&[]).unwrap();
+    let base = packages.base(&belljar_core::Ground::default()).unwrap();
     let used = packages.environment(python(&["numpy"], &["scikit-learn"]), |_| ()).await.unwrap();
     assert!(!used.built && used.environment.as_ref().unwrap().layer == base.layer);
     let line = "python3 -c 'import numpy, pandas, matplotlib, seaborn, plotly, sympy, scipy, sklearn, PIL, requests, IPython; print(1)'";

@@ -3,13 +3,16 @@
 //! Unknown fields are refused, so that a misspelt expectation cannot turn into no expectation at all. Unknown
 //! operations are kept as such, because they make a case SKIP rather than spoil the file.
 
+use std::time::Duration;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::action::Step;
+use super::action::{Action, Step};
+use super::check::Check;
 
 pub(crate) const CASES: &str = include_str!("../../battery/cases.jsonl");
 
@@ -90,6 +93,68 @@ impl TryFrom<RawCase> for Case {
             body,
             expect: raw.expect,
         })
+    }
+}
+
+impl Case {
+    /// For walls whose sandboxes are slower than the cases reckon with.
+    pub(crate) fn allow_time(&mut self, times: u32) {
+        /// What every program that came to its end has printed.
+        const FINISHED: &str = "PROBE-DONE";
+        /// What a run has that says nothing of its time.
+        const USUAL_SECONDS: f64 = 30.0;
+        if times == 1 {
+            return;
+        }
+        let expect = &mut self.expect;
+        expect.finish_within_s *= f64::from(times);
+        expect.each_within_s = expect.each_within_s.map(|seconds| seconds * f64::from(times));
+        let times = f64::from(times);
+        match &mut self.body {
+            // One that is to be stopped is stopped as soon as ever.
+            Body::Program { .. } if expect.must_contain.iter().any(|words| words == FINISHED) => {
+                self.limits.timeout_s = self.limits.timeout_s.map(|seconds| seconds * times);
+            }
+            Body::Program { .. } => {}
+            Body::Steps(steps) => {
+                for step in steps.iter_mut().filter(|step| step.within.is_some()) {
+                    step.within = step.within.map(|within| within.mul_f64(times));
+                    if let Action::Exec { limits, .. } = &mut step.action {
+                        limits.timeout_s = Some(limits.timeout_s.unwrap_or(USUAL_SECONDS) * times);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether something is measured of the whole host, or all of it is kept busy.
+    pub(crate) fn wants_the_host_alone(&self) -> bool {
+        const LONG: Duration = Duration::from_secs(30);
+        let checks = self.expect.host.iter().filter_map(|text| Check::parse(text));
+        let measures = |check: Check| {
+            check.needs_watch()
+                || matches!(
+                    check,
+                    Check::OtherSessionOk { .. }
+                        | Check::NoLeftoverMount
+                        | Check::NoLeftoverSessionDir
+                        | Check::ServerFdsBounded
+                )
+        };
+        let is_heavy = |step: &Step| {
+            let many = |n: usize| n >= 20;
+            // It reads every file there is, and has half a minute for it.
+            let is_long = step.within.is_some_and(|within| within >= LONG);
+            match &step.action {
+                _ if is_long => true,
+                Action::SnapshotHost { .. } => true,
+                Action::Repeat { n, .. } | Action::Parallel { n, .. } | Action::ParallelStart { n, .. } => many(*n),
+                Action::CreateSessions { n, .. } => many(*n),
+                _ => false,
+            }
+        };
+        let heavy = matches!(&self.body, Body::Steps(steps) if steps.iter().any(is_heavy));
+        heavy || self.area == "resources" || checks.into_iter().any(measures)
     }
 }
 
@@ -267,7 +332,7 @@ mod tests {
     fn only_cases_behind_a_gate_hold_unknown_words() {
         for case in all() {
             let words = unknown_words(&case);
-            let closed = crate::battery::gate::first_closed(&case).is_some();
+            let closed = crate::battery::gate::first_closed(&case, &crate::battery::Wall::native()).is_some();
             assert!(words.is_empty() || closed, "{}: {words:?}", case.id);
         }
     }
@@ -277,7 +342,7 @@ mod tests {
         let cases: Vec<Case> = all().into_iter().filter(|case| case.area == "codemode").collect();
         assert!(cases.len() >= 14, "{}", cases.len());
         for case in cases {
-            assert_eq!(crate::battery::gate::first_closed(&case), None, "{}", case.id);
+            assert_eq!(crate::battery::gate::first_closed(&case, &crate::battery::Wall::native()), None, "{}", case.id);
             assert_eq!(crate::battery::gate::first_unknown(&case), None, "{}", case.id);
             assert!(crate::battery::codemode::concerns(&case), "{}", case.id);
         }

@@ -1,5 +1,6 @@
 //! The host checks: what must be true of the machine, whatever the answers say.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -151,10 +152,10 @@ impl Scene<'_> {
             | Check::InodesDeltaLt(_)
             | Check::PidsBounded => self.check_watched(check),
             Check::MemBackWithinS(seconds) => self.check_memory_back(*seconds),
-            Check::NoLeftoverCgroup => self.check_cgroups(),
+            Check::NoLeftoverCgroup => self.check_traces(),
             Check::NoLeftoverMount => {
                 let before = self.before.mounts;
-                let now = settle(|| Some(proc::mounts()).filter(|now| *now > before), VANISH_WITHIN);
+                let now = settle(|| Some(self.launch.wall.mounts()).filter(|now| *now > before), VANISH_WITHIN);
                 ok_if(now.is_none(), || format!("mounts: {before} before, {} now", now.unwrap_or(0)))
             }
             Check::NoLeftoverSessionDir => {
@@ -162,7 +163,9 @@ impl Scene<'_> {
                 let left = settle(|| proc::strewn_entries().difference(before).next().cloned(), VANISH_WITHIN);
                 ok_if(left.is_none(), || format!("left behind: {}", left.unwrap_or_default().display()))
             }
-            Check::OtherSessionOk { within } => self.check_neighbour(within.unwrap_or(10)),
+            Check::OtherSessionOk { within } => {
+                self.check_neighbour(within.unwrap_or(10) * u64::from(self.launch.wall.slowness))
+            }
             Check::InterpretersUnchanged => {
                 let now = Some(proc::interpreters(&self.launch.binary));
                 ok_if(now == self.before.interpreters, || "a program of the host was changed".into())
@@ -206,7 +209,7 @@ impl Scene<'_> {
             orphans.extend(proc::survivors(&self.doomed));
             Some(orphans).filter(|orphans| !orphans.is_empty())
         };
-        let orphans = settle(left, ORPHANS_VANISH_WITHIN);
+        let orphans = settle(left, ORPHANS_VANISH_WITHIN * self.launch.wall.slowness);
         ok_if(orphans.is_none(), || format!("orphans: {:?}", orphans.unwrap_or_default()))
     }
 
@@ -241,7 +244,7 @@ impl Scene<'_> {
             }
             _ => {
                 let most = match self.case.limits.pids {
-                    Some(pids) => start.tasks + pids as usize + TASKS_SLACK,
+                    Some(pids) => start.tasks + (pids as usize + TASKS_SLACK) * self.launch.wall.tasks_per_process(),
                     None => TASKS_MAX,
                 };
                 ok_if(peak.tasks <= most, || format!("{} tasks below the server, {most} allowed", peak.tasks))
@@ -254,8 +257,8 @@ impl Scene<'_> {
         let watch = self.watch.as_ref().ok_or_else(|| Halt::Skip("the host was not watched".into()))?;
         let allowed = watch.start.memory_kib + MEMORY_SLACK_KIB;
         self.destroy_all()?;
-        let server = self.server.pid();
-        let over = || Some(Sample::take(server).memory_kib).filter(|now| *now > allowed);
+        let (server, wall) = (self.server.pid(), &self.launch.wall);
+        let over = || Some(Sample::take(server, wall).memory_kib).filter(|now| *now > allowed);
         let kept = settle(over, Duration::from_secs(seconds));
         ok_if(kept.is_none(), || {
             let kept = (kept.unwrap_or(0) - allowed + MEMORY_SLACK_KIB) >> 10;
@@ -263,12 +266,17 @@ impl Scene<'_> {
         })
     }
 
-    fn check_cgroups(&self) -> Result<(), Halt> {
+    /// Cgroups, and whatever else the sandboxes of this wall are on the host.
+    fn check_traces(&self) -> Result<(), Halt> {
         // What is prepared may have been in use when the case began, and is there again.
-        let most = self.before.cgroups + self.live_sandboxes() + PREPARED_MAX;
-        let over = || Some(proc::sandbox_cgroups()).filter(|now| now.len() > most);
-        let left = settle(over, VANISH_WITHIN).unwrap_or_default();
-        ok_if(left.is_empty(), || format!("{} cgroups, {most} expected: {left:?}", left.len()))
+        let spare = self.live_sandboxes() + PREPARED_MAX;
+        let most = |kind: &str| self.before.traces.get(kind).map_or(0, BTreeSet::len) + spare;
+        let over = || self.launch.wall.traces().into_iter().find(|(kind, now)| now.len() > most(kind));
+        let left = settle(over, VANISH_WITHIN * self.launch.wall.slowness);
+        ok_if(left.is_none(), || {
+            let (kind, left) = left.unwrap_or_default();
+            format!("{} {kind}, {} expected: {left:?}", left.len(), most(kind))
+        })
     }
 
     fn check_neighbour(&mut self, within: u64) -> Result<(), Halt> {

@@ -3,8 +3,7 @@
 use super::action::{Action, Step};
 use super::case::{Body, Case};
 use super::check::Check;
-
-pub(crate) const BACKEND: &str = "native";
+use super::wall::Wall;
 
 /// The idle time of the server that `config:idle_ttl_s=3` cases get.
 pub(crate) const IDLE_SECONDS: u32 = 3;
@@ -34,9 +33,13 @@ fn is_offered(requirement: &str) -> bool {
 }
 
 /// The first reason why a case cannot be asked of this build.
-pub(crate) fn first_closed(case: &Case) -> Option<String> {
-    if !case.applies_to.iter().any(|backend| backend == BACKEND) {
-        return Some(format!("not for the {BACKEND} backend"));
+pub(crate) fn first_closed(case: &Case, wall: &Wall) -> Option<String> {
+    let name = wall.kind.in_cases();
+    if !case.applies_to.iter().any(|applies| applies == name) {
+        return Some(format!("not for {name}"));
+    }
+    if let Some(why) = wall.guests_own(&case.id) {
+        return Some(format!("the guest's own kernel answers: {why}"));
     }
     let closed = case.requires.iter().find(|requirement| !is_offered(requirement));
     closed.map(|requirement| format!("requires {requirement}"))
@@ -96,10 +99,10 @@ mod tests {
 
     #[test]
     fn a_gate_that_is_not_offered_is_named() {
-        assert_eq!(first_closed(&case(&["transport:http"], &[], "sleep")), None);
-        let closed = first_closed(&case(&["transport:http", "cap:teleport"], &[], "sleep"));
+        assert_eq!(first_closed(&case(&["transport:http"], &[], "sleep"), &Wall::native()), None);
+        let closed = first_closed(&case(&["transport:http", "cap:teleport"], &[], "sleep"), &Wall::native());
         assert_eq!(closed.unwrap(), "requires cap:teleport");
-        assert!(first_closed(&case(&["arch:pdp11"], &[], "sleep")).is_some());
+        assert!(first_closed(&case(&["arch:pdp11"], &[], "sleep"), &Wall::native()).is_some());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The escape battery: plays the cases of `battery/cases.jsonl` against a real server and judges answers and host.
 //!
 //! Blocking threads only, and no panics: whatever goes wrong in the driver is a failure of the case at hand. Which
-//! sandbox it is that answers is not this module's concern; it knows Belljar by its tools alone.
+//! sandbox it is that answers is a concern of `wall.rs` alone; the rest knows Belljar by its tools.
 
 mod action;
 mod calls;
@@ -9,6 +9,7 @@ mod case;
 mod check;
 mod client;
 mod codemode;
+mod containers;
 mod expect;
 mod gate;
 mod host;
@@ -22,6 +23,7 @@ mod stdio;
 mod steps;
 mod tools;
 mod upstream;
+mod wall;
 mod watch;
 mod wire;
 mod zones;
@@ -30,6 +32,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,6 +43,8 @@ use client::Halt;
 use host::{Folder, Host, NOBODY, own_uid, random_hex};
 use scene::{Failure, Scene};
 use server::{Launch, Server, Transport, User, UserNamespaces};
+
+pub use wall::Wall;
 
 /// Who the server under test is on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +61,13 @@ pub struct Options {
     /// The `belljar` program.
     pub binary: PathBuf,
     pub server_as: As,
+    pub wall: Wall,
     /// Ids of cases, or names of areas; empty for all.
     pub only: Vec<String>,
     /// Also print what programs said.
     pub verbose: bool,
+    /// What each line begins with, where several batteries are played at once.
+    pub label: &'static str,
 }
 
 /// How many cases ended how.
@@ -92,7 +100,7 @@ pub fn run(options: Options) -> Summary {
             }
         }
         Err(reason) => {
-            say(&format!("battery FAIL 0.0s could not set up: {reason}"));
+            say(&format!("{}battery FAIL 0.0s could not set up: {reason}", options.label));
             summary.failed += 1;
         }
     }
@@ -104,6 +112,9 @@ fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
+
+/// Held by the case that is played.
+static HOST: RwLock<()> = RwLock::new(());
 
 enum Verdict {
     Pass,
@@ -140,6 +151,7 @@ impl Battery {
             open_files_max: None,
             env: host.planted_secrets(),
             user_namespaces: UserNamespaces::AsTheHostHasIt,
+            wall: options.wall.at(&host.folder.0),
             network: zones::Zones::configuration(host.port),
             upstreams: host.mock.as_ref().map(|mock| mock.configuration(upstream::CALL_SECONDS)),
             folder: host.folder.0.clone(),
@@ -149,28 +161,33 @@ impl Battery {
     }
 
     fn play_line(&mut self, line: serde_json::Result<Value>, options: &Options, summary: &mut Summary) {
+        let label = options.label;
         let parsed = line.and_then(|raw| Ok((serde_json::from_value::<Case>(raw.clone())?, raw)));
         let (case, raw) = match parsed {
             Ok(parsed) => parsed,
             Err(error) => {
                 summary.failed += 1;
-                return say(&format!("?????? FAIL 0.0s a line that is no case: {error}"));
+                return say(&format!("{label}?????? FAIL 0.0s a line that is no case: {error}"));
             }
         };
         if !options.only.is_empty() && !options.only.iter().any(|only| *only == case.id || *only == case.area) {
             return;
         }
+        // What measures the host, or keeps all of it busy, is played while no other battery of this process plays.
+        let alone = case.wants_the_host_alone();
+        let _alone = alone.then(|| HOST.write().unwrap_or_else(PoisonError::into_inner));
+        let _beside = (!alone).then(|| HOST.read().unwrap_or_else(PoisonError::into_inner));
         let started = Instant::now();
         let verdict = self.play(&case, &raw);
         let took = started.elapsed().as_secs_f64();
         match verdict {
             Verdict::Pass => {
                 summary.passed += 1;
-                say(&format!("{} PASS {took:.1}s", case.id));
+                say(&format!("{label}{} PASS {took:.1}s", case.id));
             }
             Verdict::Skip(reason) => {
                 summary.skipped += 1;
-                say(&format!("{} SKIP {reason}", case.id));
+                say(&format!("{label}{} SKIP {reason}", case.id));
             }
             Verdict::Fail(reasons) => {
                 let word = if case.tier == Tier::Must { "FAIL" } else { "WARN" };
@@ -180,14 +197,16 @@ impl Battery {
                 }
                 let title = if self.verbose { format!(" ({})", case.title) } else { String::new() };
                 let reasons = reasons.join("; ").replace('\n', " ");
-                say(&format!("{} {word} {took:.1}s {reasons}{title}", case.id));
+                say(&format!("{label}{} {word} {took:.1}s {reasons}{title}", case.id));
             }
         }
     }
 
     fn play(&mut self, case: &Case, raw: &Value) -> Verdict {
-        let missing = missing_language(case);
-        if let Some(reason) = gate::first_closed(case).or_else(|| gate::first_unknown(case)).or(missing) {
+        let missing = self.launch.wall.kind.has_hosts_programs().then(|| missing_language(case)).flatten();
+        if let Some(reason) =
+            gate::first_closed(case, &self.launch.wall).or_else(|| gate::first_unknown(case)).or(missing)
+        {
             return Verdict::Skip(reason);
         }
         let mut failures = match self.attempt(case, raw) {
@@ -220,7 +239,7 @@ impl Battery {
             Some(server) => server,
             None => {
                 let server = Server::start(&launch).map_err(|reason| failed(format!("server: {reason}")))?;
-                let_warm_up(server.pid());
+                let_warm_up(server.pid(), &launch.wall);
                 server
             }
         };
@@ -231,6 +250,7 @@ impl Battery {
         host::fill_in(&mut filled, &self.host.names(&mark, &orphan_mark, port)).map_err(failed)?;
         let mut case: Case = serde_json::from_value(filled).map_err(|error| failed(error.to_string()))?;
         case.limits.host_port = self.host.port;
+        case.allow_time(launch.wall.slowness);
 
         let mut scene = match Scene::open(&mut self.host, &mut server, &launch, &case, &orphan_mark) {
             Ok(scene) => scene,
@@ -306,11 +326,11 @@ fn orphan_mark() -> String {
 }
 
 /// A server may prepare sandboxes ahead. What it had before the first case must not count against that case.
-fn let_warm_up(server: u32) {
-    let look = || (proc::family(server).len(), proc::sandbox_cgroups().len());
+fn let_warm_up(server: u32, wall: &Wall) {
+    let look = || (wall.family(server).len(), wall.traces());
     let mut last = look();
     let mut steady = 0;
-    for _ in 0..20 {
+    for _ in 0..20 * wall.slowness {
         thread::sleep(Duration::from_millis(150));
         let now = look();
         steady = if now == last { steady + 1 } else { 0 };
@@ -343,8 +363,14 @@ mod tests {
 
     #[test]
     fn a_missing_program_fails_the_run_without_a_panic() {
-        let options =
-            Options { binary: "/nonexistent/belljar".into(), server_as: As::Root, only: Vec::new(), verbose: false };
+        let options = Options {
+            binary: "/nonexistent/belljar".into(),
+            server_as: As::Root,
+            wall: Wall::native(),
+            only: Vec::new(),
+            verbose: false,
+            label: "",
+        };
         assert_eq!(run(options), Summary { failed: 1, ..Summary::default() });
     }
 }

@@ -109,16 +109,31 @@ pub(crate) fn network_namespaces(family: &[Process]) -> usize {
     links.collect::<HashSet<_>>().len()
 }
 
-pub(crate) fn mounts() -> usize {
-    fs::read_to_string("/proc/self/mounts").unwrap_or_default().lines().count()
+/// Mounts of the host, but for those below a folder.
+pub(crate) fn mounts(but_below: Option<&str>) -> usize {
+    let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let counts = |line: &&str| {
+        let place = line.split(' ').nth(1).unwrap_or_default();
+        but_below.is_none_or(|folder| !Path::new(place).starts_with(folder))
+    };
+    text.lines().filter(counts).count()
 }
 
 /// The cgroups of sandboxes: leaves below a folder named `belljar…`. In cgroup v1 a sandbox has one in each hierarchy,
-/// under the same name, and counts once.
-pub(crate) fn sandbox_cgroups() -> BTreeSet<String> {
+/// under the same name, and counts once. A server's folder begins with its number; others' are none of our business.
+pub(crate) fn sandbox_cgroups(servers: &BTreeSet<u32>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     walk_cgroups(Path::new("/sys/fs/cgroup"), None, 0, &mut found);
+    found.retain(|name| servers.iter().any(|server| name.starts_with(&format!("belljar-{server}-"))));
     found
+}
+
+/// Whether the program that a process runs, or the script of a shell, is called so.
+pub(crate) fn is_named(pid: u32, names: &[&str]) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let first = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = String::from_utf8_lossy(first).rsplit('/').next().unwrap_or_default().to_owned();
+    names.iter().any(|wanted| name.starts_with(wanted))
 }
 
 fn walk_cgroups(folder: &Path, below: Option<String>, depth: usize, found: &mut BTreeSet<String>) {
@@ -231,7 +246,7 @@ mod tests {
         let own = std::process::id();
         assert!(resident_kib(own) > 0 && anonymous_kib(own) > 0);
         assert!(open_files(own).unwrap() > 2 && open_files_max(own).unwrap() > 2);
-        assert!(mounts() > 0 && free_space().unwrap().0 > 0);
+        assert!(mounts(None) > 0 && free_space().unwrap().0 > 0);
         assert_eq!(interpreters(Path::new("/bin/sh")), interpreters(Path::new("/bin/sh")));
     }
 }

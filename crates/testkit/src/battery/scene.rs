@@ -17,6 +17,7 @@ use super::proc;
 use super::server::{Launch, Server};
 use super::slowloris::Slowloris;
 use super::tools;
+use super::wall::Traces;
 use super::watch::{Knock, Watch};
 
 const CREATE_WITHIN: Duration = Duration::from_secs(30);
@@ -82,7 +83,7 @@ pub(crate) struct Before {
     pub(crate) connections: usize,
     pub(crate) datagrams: usize,
     pub(crate) denied_hits: usize,
-    pub(crate) cgroups: usize,
+    pub(crate) traces: Traces,
     pub(crate) mounts: usize,
     pub(crate) strewn: BTreeSet<PathBuf>,
     pub(crate) stderr_length: u64,
@@ -117,15 +118,15 @@ impl<'a> Scene<'a> {
             connections: host.connections(),
             datagrams: host.datagrams(),
             denied_hits: host.zones.denied_hits(),
-            cgroups: proc::sandbox_cgroups().len(),
-            mounts: proc::mounts(),
+            traces: launch.wall.traces(),
+            mounts: launch.wall.mounts(),
             strewn: proc::strewn_entries(),
             stderr_length: server.stderr_length(),
             upstream_log: host.mock.as_ref().map_or(0, |mock| mock.log_length()),
             server_files: proc::open_files(server.pid()),
             interpreters: checks.contains(&Check::InterpretersUnchanged).then(|| proc::interpreters(&launch.binary)),
         };
-        let watch = checks.iter().any(Check::needs_watch).then(|| Watch::start(server.pid()));
+        let watch = checks.iter().any(Check::needs_watch).then(|| Watch::start(server.pid(), &launch.wall));
         let knock = match checks.contains(&Check::SandboxPortClosed) {
             true => Some(knock_on_closed_port(host)?),
             false => None,
@@ -222,7 +223,7 @@ impl<'a> Scene<'a> {
             return Ok(session.id.clone());
         }
         let params = json!({"name": tools::CREATE, "arguments": tools::create_arguments(limits)});
-        let answer = self.server.link.ask(self.who, "tools/call", params, CREATE_WITHIN)?;
+        let answer = self.server.link.ask(self.who, "tools/call", params, CREATE_WITHIN * self.launch.wall.slowness)?;
         let id = answer.field(tools::SANDBOX_POINTER).and_then(Value::as_str);
         let id = id.ok_or_else(|| fail(format!("no sandbox: {}", clip(&answer.text()))))?.to_owned();
         self.sessions.insert(name.to_owned(), Session { id: id.clone(), who: self.who, alive: true });
@@ -330,7 +331,7 @@ impl<'a> Scene<'a> {
 
     /// Called before the server is made to go: nothing of it may stay.
     pub(crate) fn remember_family(&mut self) {
-        self.doomed.extend(proc::family(self.server.pid()).into_iter().skip(1));
+        self.doomed.extend(self.launch.wall.family(self.server.pid()).into_iter().skip(1));
     }
 
     /// Goes on with another server.
@@ -367,7 +368,7 @@ impl<'a> Scene<'a> {
                 let params = json!({"name": tools::DESTROY, "arguments": {(tools::SANDBOX): id}});
                 pending.push(self.server.link.start(*who, "tools/call", params)?);
             }
-            let deadline = Instant::now() + DESTROY_WITHIN;
+            let deadline = Instant::now() + DESTROY_WITHIN * self.launch.wall.slowness;
             for one in pending {
                 let left = deadline.saturating_duration_since(Instant::now());
                 // An error is fine: the case may have killed or outlived it.

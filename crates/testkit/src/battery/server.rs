@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::client::{Link, hold};
 use super::http::{HttpClient, Tokens};
 use super::stdio::StdioClient;
+use super::wall::Wall;
 
 /// Sandboxes that a server has prepared. One, so that programs are run in prepared ones, and their number stays as it is
 /// whatever the cases ask for: the traces of a case are counted.
@@ -55,6 +56,7 @@ pub(crate) struct Launch {
     pub(crate) open_files_max: Option<u64>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) user_namespaces: UserNamespaces,
+    pub(crate) wall: Wall,
     /// What the server's configuration says of the network.
     pub(crate) network: String,
     /// The file of `mcpServers`, if there is anything behind the server.
@@ -106,6 +108,7 @@ impl Server {
             Transport::Http => Stdio::null(),
         });
         let mut child = command.spawn().map_err(|error| format!("{}: {error}", launch.binary.display()))?;
+        launch.wall.started(child.id());
         let stray = Arc::new(Mutex::new(Vec::new()));
         let link = match (child.stdin.take(), child.stdout.take()) {
             (Some(stdin), Some(stdout)) => Link::Stdio(StdioClient::new(stdin, stdout)),
@@ -226,12 +229,17 @@ fn send_signal(child: &mut Child, signal: i32) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{command} failed")) }
 }
 
+/// What a server has by itself.
+const YIELD_AFTER_SECONDS: u32 = 45;
+
 fn command(launch: &Launch) -> Result<Command, String> {
     let binary = match launch.user {
         User::Same => &launch.binary,
         User::Uid(_) => &launch.public_binary,
     };
-    let config = own_file(launch, "config", &format!("[pool]\nmax = {PREPARED_MAX}\n{}", launch.network))?;
+    let Launch { network, wall, .. } = launch;
+    let text = format!("[pool]\nmax = {PREPARED_MAX}\n{network}\n{}", wall.configuration);
+    let config = own_file(launch, "config", &text)?;
     let config = ["--config".into(), config.display().to_string()];
     let mut words: Vec<String> = vec![binary.display().to_string(), "serve".into()];
     words.extend(config);
@@ -247,6 +255,10 @@ fn command(launch: &Launch) -> Result<Command, String> {
     if let Some(seconds) = launch.idle_seconds {
         words.extend(["--idle-timeout".into(), seconds.to_string()]);
     }
+    if wall.slowness > 1 {
+        // What a case waits for is not to become a job before.
+        words.extend(["--yield-after".into(), (YIELD_AFTER_SECONDS * wall.slowness).to_string()]);
+    }
     if let Some(files) = launch.open_files_max {
         words = wrap(&format!("ulimit -n {files}; exec \"$@\""), words);
     }
@@ -254,11 +266,15 @@ fn command(launch: &Launch) -> Result<Command, String> {
         words = without_user_namespaces(words, launch.user);
     }
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
+    // Some cases read all that there is, which is not to be every toolchain of this host.
+    command.args(&words[1..]).env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
     if let User::Uid(uid) = launch.user {
         // As root, std also drops the supplementary groups when a uid is set.
         command.uid(uid).gid(uid).env_clear();
         command.env("HOME", "/nonexistent").env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    }
+    if let Some(cache) = &wall.cache {
+        command.env("XDG_CACHE_HOME", own_folder(cache, launch.user)?).env_remove("XDG_RUNTIME_DIR");
     }
     command.envs(launch.env.iter().map(|(name, value)| (name, value)));
     Ok(command)
@@ -308,6 +324,15 @@ fn ask_as(user: User, mut words: Vec<String>) -> Result<(String, String), String
     let output = command.output().map_err(|error| format!("unshare: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     Ok((text(&output.stdout), text(&output.stderr)))
+}
+
+/// A folder of the server's user, which stays for the next server.
+fn own_folder(path: &Path, user: User) -> Result<&Path, String> {
+    let made = fs::create_dir_all(path).and_then(|()| match user {
+        User::Uid(uid) => chown(path, Some(uid), Some(uid)),
+        User::Same => Ok(()),
+    });
+    made.map(|()| path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// A file that the server's user alone can read.

@@ -1,6 +1,6 @@
 //! What each operation of a step case does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -339,13 +339,13 @@ impl Scene<'_> {
 
     fn snapshot(&self) -> Result<BTreeMap<&'static str, f64>, Halt> {
         let server = self.server.pid();
-        let family = proc::family(server);
+        let family = self.launch.wall.family(server);
         let files = proc::open_files(server);
         let files = files.ok_or_else(|| Halt::Skip("the server's open files are hidden from this user".into()))?;
         Ok(BTreeMap::from([
-            ("cgroups", proc::sandbox_cgroups().len() as f64),
+            ("cgroups", self.launch.wall.traces().values().map(BTreeSet::len).sum::<usize>() as f64),
             ("session_dirs", proc::strewn_entries().len() as f64),
-            ("mounts", proc::mounts() as f64),
+            ("mounts", self.launch.wall.mounts() as f64),
             ("processes", family.len() as f64),
             ("zombies", family.iter().filter(|process| process.state == 'Z').count() as f64),
             ("netns", proc::network_namespaces(&family) as f64),

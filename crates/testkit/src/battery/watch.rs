@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::client::hold;
 use super::proc;
+use super::wall::Wall;
 
 const EVERY: Duration = Duration::from_millis(100);
 /// Asking for free space starts a process each time, so it is done on every tenth look only.
@@ -25,8 +26,8 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    pub(crate) fn take(server: u32) -> Sample {
-        let family = proc::family(server);
+    pub(crate) fn take(server: u32, wall: &Wall) -> Sample {
+        let family = wall.family(server);
         let private: u64 = family.iter().map(|process| proc::anonymous_kib(process.pid)).sum();
         Sample {
             tasks: family.iter().skip(1).map(|process| process.threads).sum(),
@@ -56,17 +57,19 @@ pub(crate) struct Watch {
 struct State {
     stop: AtomicBool,
     server: AtomicU32,
+    wall: Wall,
     peak: Mutex<Sample>,
     least_space: Mutex<Option<(u64, u64)>>,
 }
 
 impl Watch {
-    pub(crate) fn start(server: u32) -> Watch {
-        let start = Sample::take(server);
+    pub(crate) fn start(server: u32, wall: &Wall) -> Watch {
+        let start = Sample::take(server, wall);
         let start_space = proc::free_space();
         let state = Arc::new(State {
             stop: AtomicBool::new(false),
             server: AtomicU32::new(server),
+            wall: wall.clone(),
             peak: Mutex::new(start),
             least_space: Mutex::new(start_space),
         });
@@ -107,7 +110,7 @@ impl State {
     fn look(&self) {
         let mut looks: u32 = 0;
         while !self.stop.load(Ordering::SeqCst) {
-            let sample = Sample::take(self.server.load(Ordering::SeqCst));
+            let sample = Sample::take(self.server.load(Ordering::SeqCst), &self.wall);
             {
                 let mut peak = hold(&self.peak);
                 *peak = peak.at_least(sample);
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_peak_is_remembered() {
-        let watch = Watch::start(std::process::id());
+        let watch = Watch::start(std::process::id(), &Wall::native());
         let mut child = Command::new("sleep").arg("0.5").spawn().unwrap();
         child.wait().unwrap();
         assert!(watch.peak().tasks > 0);

@@ -162,6 +162,8 @@ impl Backend for Fake {
             missing: Vec::new(),
             network: self.manners.network,
             layers: self.manners.layers,
+            processes: true,
+            images: false,
         }
     }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use belljar_backends::Choice;
+use belljar_backends::{Choice, WishedWall};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -34,6 +34,8 @@ use self::report::{Group, Report};
 use self::server::Launch;
 use self::targets::{Met, Verdict};
 use crate::complaint::Complaint;
+use crate::config::Config;
+use crate::wiring;
 
 /// What the issue that set the targets asks for.
 const SOAK: u32 = 10_000;
@@ -81,12 +83,15 @@ enum What {
 }
 
 impl Bench {
-    pub(super) fn execute(self, choice: Choice, config: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    pub(super) fn execute(self, config: &Config, named: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+        let WishedWall::Named(choice) = config.walls.backend.value else {
+            return Err(Complaint::new("figures are of one wall", "name it, such as --backend gvisor").into());
+        };
         if let Some(What::Tokens(tokens)) = &self.what {
             return tokens.execute(choice);
         }
         server::end_servers_on_signal()?;
-        let report = self.measure(choice, config);
+        let report = self.measure(choice, config, named);
         if let Some(number) = server::ended_by() {
             // As a shell tells of a program that a signal ended.
             return Ok(ExitCode::from(128 + u8::try_from(number).unwrap_or_default()));
@@ -106,7 +111,7 @@ impl Bench {
         Ok(if self.check && is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    fn measure(&self, choice: Choice, config: Option<PathBuf>) -> anyhow::Result<Report> {
+    fn measure(&self, choice: Choice, config: &Config, named: Option<PathBuf>) -> anyhow::Result<Report> {
         let soak = self.soak.unwrap_or(SOAK);
         let plan = if self.quick {
             Plan::quick(self.runs.unwrap_or(RUNS_QUICK), soak)
@@ -119,9 +124,13 @@ impl Bench {
         }
         // What is built in, unless told otherwise: figures of two machines compare only if nobody's own settings are in them.
         let built_in = tempfile::NamedTempFile::new().context("making an empty configuration")?;
-        let config = config.unwrap_or_else(|| built_in.path().to_owned());
+        // A wall that has an engine needs the operator's, since these say where the engine is.
+        let own = config.file.clone().filter(|_| choice != Choice::Native);
+        let file = named.or(own).unwrap_or_else(|| built_in.path().to_owned());
         let bench = groups::Bench {
-            launch: Launch { backend: choice.name(), config, path: None },
+            choice,
+            host: wiring::host(config),
+            launch: Launch { backend: choice.name(), config: file, path: None },
             science: self.science.clone(),
             upstream: self.upstream.clone(),
             plan,
@@ -140,13 +149,15 @@ impl Bench {
     /// A group that was asked for. The soak is asked for by its own flag, and without it the others say so.
     fn turn(&self, bench: &groups::Bench, name: Name) -> Option<Group> {
         let is_asked = self.only.contains(&name);
-        if name == Name::Soak && self.soak.is_none() && !is_asked {
+        if name == Name::Soak && self.soak.is_none() && !is_asked && bench.choice == Choice::Native {
             return self
                 .only
                 .is_empty()
                 .then(|| Group::absent(name.word(), name.about(), "ask for it with --soak 10000"));
         }
-        let is_wanted = is_asked || self.only.is_empty() || name == Name::Soak;
+        // The other groups compare with programs of the host, which only the native wall runs as they are.
+        let is_usual = (bench.choice == Choice::Native) != (name == Name::Wall);
+        let is_wanted = is_asked || self.only.is_empty() && is_usual || name == Name::Soak && self.soak.is_some();
         is_wanted.then(|| bench.measure(name))
     }
 }

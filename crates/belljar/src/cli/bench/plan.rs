@@ -19,6 +19,8 @@ pub(super) struct Plan {
     pub(super) slow_runs: u32,
     /// Of what is compiled. The first of them may fill a compiler's cache for half a minute.
     pub(super) compiled_runs: u32,
+    /// Of what an engine starts.
+    pub(super) wall_runs: u32,
     pub(super) staggered: u32,
     pub(super) burst: u32,
     pub(super) clients: &'static [usize],
@@ -40,6 +42,7 @@ impl Plan {
             node_runs: (runs / 4).max(5),
             slow_runs: (runs / 20).clamp(3, 50),
             compiled_runs: (runs / 40).clamp(3, 50),
+            wall_runs: (runs / 10).clamp(5, 50),
             staggered: 20,
             burst: 100,
             clients: &[1, 4, 16, 64],
@@ -58,6 +61,7 @@ impl Plan {
             node_runs: runs.min(2),
             slow_runs: 1,
             compiled_runs: 0,
+            wall_runs: 2,
             staggered: 2,
             burst: 8,
             clients: &[1, 4],

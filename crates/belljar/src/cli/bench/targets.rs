@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::groups::{FROM_SANDBOX, NO_POOL, PREPARED, PREPARED_SCIENCE};
+use super::groups::{FROM_SANDBOX, NO_POOL, PREPARED, PREPARED_SCIENCE, WALL_NO_POOL, WALL_POOL};
 use super::report::{Column, Outcome, Report, Row};
 
 /// From this many runs on nothing may grow any more.
@@ -79,7 +79,12 @@ const fn way_out(measure: &'static str, row: &'static str, column: Column, bound
 
 const SEQUENTIAL: &str = "python, stdio, sequential";
 
-const TARGETS: [Target; 18] = [
+const TARGETS: [Target; 20] = [
+    Target { unit: "× the engine's own", ..ratio("fresh python behind the wall, p50", "wall", WALL_POOL, 0.2) },
+    Target {
+        unit: "× the engine's own",
+        ..ratio("fresh python behind the wall, pool off, p50", "wall", WALL_NO_POOL, 1.2)
+    },
     Target { unit: "× a client without a sandbox", ..ratio("1,000 tool calls", "calls", FROM_SANDBOX, 1.3) },
     ratio("fresh python, p50", "fresh", SEQUENTIAL, 0.25),
     Target {

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use belljar_core::Ground;
+
 use super::*;
 use crate::{Template, Wish};
 
@@ -94,8 +96,8 @@ async fn nobody_gets_one_of_another_spec() {
             Spec { env: env("A", "2"), ..usual(PYTHON) },
         ),
         (template("own"), Spec { env: env("B", "2"), ..usual(PYTHON) }),
-        (template("python-3.12"), Spec { interpreters: vec!["python-3.12".into()], ..usual(PYTHON) }),
-        (template("node"), Spec { interpreters: vec!["node-20".into()], ..usual(Some(Language::JavaScript)) }),
+        (template("python-3.12"), Spec { ground: Ground::of(&["python-3.12".into()]), ..usual(PYTHON) }),
+        (template("node"), Spec { ground: Ground::of(&["node-20".into()]), ..usual(Some(Language::JavaScript)) }),
     ];
     for round in 0..3 {
         for (request, spec) in &asked {
@@ -112,7 +114,7 @@ async fn nobody_gets_one_of_another_spec() {
 #[tokio::test(start_paused = true)]
 async fn nobody_gets_one_of_another_spec_though_any_kernel_will_do() {
     let manners = Manners { languages: vec![Language::JavaScript], ..Manners::default() };
-    let own = Template { name: "own".into(), interpreters: vec!["own".into()], ..Template::default() };
+    let own = Template { name: "own".into(), ground: Ground::of(&["own".into()]), ..Template::default() };
     let settings = Settings { pool: Some(pool_of(32)), templates: vec![own], ..Settings::default() };
     let (fake, engine, _) = engine_on(manners, settings);
     place(&engine, cell(Language::JavaScript, "place")).await;
@@ -122,11 +124,11 @@ async fn nobody_gets_one_of_another_spec_though_any_kernel_will_do() {
     let env = vec![("A".to_owned(), "1".to_owned())];
     let wish = Wish { processes: Some(9), ..Wish::default() };
     let limits = Limits { processes: 9, ..Limits::default() };
-    let interpreters = vec!["own".to_owned()];
+    let ground = Ground::of(&["own".to_owned()]);
     let template = Some("own".to_owned());
     assert_eq!(spec(CreateRequest { env: env.clone(), ..usual() }).await, Spec { env, ..super::usual(None) });
     assert_eq!(spec(CreateRequest { wish, ..usual() }).await, Spec { limits, ..super::usual(None) });
-    assert_eq!(spec(CreateRequest { template, ..usual() }).await, Spec { interpreters, ..super::usual(None) });
+    assert_eq!(spec(CreateRequest { template, ..usual() }).await, Spec { ground, ..super::usual(None) });
     assert_eq!(spec(usual()).await, super::usual(Some(Language::JavaScript)), "this one fits");
 }
 

@@ -22,7 +22,8 @@ busy = bool
 def load(part):
     # Until kernel.py brings its own, as the last thing in it.
     if sys.getrecursionlimit() < 400: sys.setrecursionlimit(1000)
-    exec(compile(parts["kernel"], "<belljar kernel>", "exec", 0, True), globals())
+    kernel = parts["kernel"]
+    exec(compile(kernel, "<belljar kernel>", "exec", 0, True) if type(kernel) is str else kernel, globals())
     parts.pop("kernel", None)
     load(part)
 

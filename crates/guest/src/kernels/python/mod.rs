@@ -1,6 +1,6 @@
 //! Python: as a program, a driver of a few lines reads the code from a descriptor and runs it as `__main__`; as a kernel,
 //! the larger one beside it runs cells; as a zygote, that one waits in an interpreter that has loaded what its environment
-//! has, to be forked into sandboxes.
+//! has, to be forked into sandboxes, or to be copied with a machine.
 //!
 //! `-c` with the code itself would need no driver, but then a traceback has no source lines before Python 3.13.
 
@@ -13,6 +13,9 @@ const FAILED: &str = include_str!("failed.py");
 
 /// The same: the names that call tools.
 const CALLED: &str = include_str!("called.py");
+
+/// As zygote.py reads it.
+const COPIED: &str = "copied";
 
 const BOOT: &str = include_str!("boot.py");
 
@@ -40,7 +43,7 @@ const PARTS: [(&str, &str); 19] = [
 ];
 
 /// What a zygote has besides. The first is here since a fork may have to be started after all.
-const ZYGOTE_PARTS: [(&str, &str); 7] = [
+const ZYGOTE_PARTS: [(&str, &str); 8] = [
     ("boot", BOOT),
     ("zygote", include_str!("zygote.py")),
     ("watch", include_str!("watch.py")),
@@ -48,6 +51,7 @@ const ZYGOTE_PARTS: [(&str, &str); 7] = [
     ("warm", include_str!("warm.py")),
     ("forked", include_str!("forked.py")),
     ("resident", include_str!("resident.py")),
+    ("copied", include_str!("copied.py")),
 ];
 
 pub(super) fn driver() -> Driver {
@@ -57,6 +61,13 @@ pub(super) fn driver() -> Driver {
 /// The same, with one more argument to come: the path of the native module that forks.
 pub(super) fn zygote() -> Driver {
     assembled(&[PARTS.as_slice(), &ZYGOTE_PARTS].concat())
+}
+
+/// A zygote that nothing is forked from: instead of such a module it is given a word, and becomes the kernel itself.
+pub(super) fn copied() -> Driver {
+    let mut driver = zygote();
+    driver.arguments.push(COPIED);
+    driver
 }
 
 /// Each part after a NUL and its name on a line of its own. Only the first is compiled at every start.
@@ -78,7 +89,13 @@ pub(super) fn invocation(code: String) -> Invocation {
 mod tests {
     use belljar_core::PackageKind;
 
-    use super::{ONCE, PARTS, ZYGOTE_PARTS};
+    use super::{COPIED, ONCE, PARTS, ZYGOTE_PARTS};
+
+    #[test]
+    fn the_zygote_knows_the_word_of_one_that_is_copied() {
+        let (_, zygote) = ZYGOTE_PARTS[1];
+        assert!(zygote.contains(&format!("sys.argv[1] == \"{COPIED}\"")));
+    }
 
     #[test]
     fn packages_are_looked_for_where_a_layer_is_put() {

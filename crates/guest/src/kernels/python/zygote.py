@@ -5,12 +5,16 @@
 #
 # The native module is given by its path; its serve() answers the socket on descriptor 3 for ever, and returns only in a
 # fork, with that one's environment.
+#
+# Where a whole machine is copied there is no module and no fork: this waits for its first cell as a kernel does, with a
+# kernel's descriptors, and becomes one when that has come, which is in the copy (copied.py).
 import _signal, _thread, builtins, gc, posix, sys, time
 
 begun = time.monotonic()
 real_exit, zygote = posix._exit, posix.getpid()
+is_copied = sys.argv[1] == "copied"
 # What is not a kernel's.
-OWN = "boot", "zygote", "watch", "preload", "warm", "forked", "resident"
+OWN = "boot", "zygote", "watch", "preload", "warm", "forked", "resident", "copied"
 # Executed here and not in each fork: they only define, and what they keep is still empty. Each is after what it loads.
 RESIDENT = ("kernel", "source", "live", "packages", "errors", "values", "figures", "tables", "charts", "pictures",
     "settings", "streams", "insist", "last")
@@ -78,13 +82,15 @@ def find_packages(parts):
 
 def anew(wanted, arguments, environment):
     # The same interpreter from its beginning, with the parts that it needs.
+    if is_copied: come_back()
     text = "".join(["\0" + part + "\n" + parts[part] for part in wanted]).encode()
     memory = posix.memfd_create("library")
     while text: text = text[posix.write(memory, text):]
     if memory == 4: posix.set_inheritable(4, True)
     else: posix.dup2(memory, 4)
     posix.set_inheritable(3, True)
-    _signal.signal(2, _signal.SIG_DFL)
+    # A kernel ignores it until it runs a cell, and one that has been said to stand must not fall to it.
+    if not is_copied: _signal.signal(2, _signal.SIG_DFL)
     posix.execve(sys.executable, [sys.executable, "-s", "-X", "utf8", "-c", parts["boot"], *arguments], environment)
 
 
@@ -98,17 +104,19 @@ def live():
     _signal.signal(2, _signal.SIG_IGN)
     # What ends with this function would be freed in every fork, and each page of it copied for that.
     global native, codes, resident, kernel
-    native = native_module(sys.argv[1])
-    for part in "watch", "preload", "warm", "forked": exec(compiled(part), globals())
+    for part in "watch", "preload", "warm", "forked", "copied": exec(compiled(part), globals())
+    native = None if is_copied else native_module(sys.argv[1])
     codes = {part: compiled(part) for part in parts if part not in OWN}
     resident = compiled("resident")
-    renew_streams()
+    if is_copied: step_aside()
+    else: renew_streams()
     loaded, left_out = preload()
     warm_up(loaded)
     clean_up()
     kernel = driver(sys.modules["__main__"].__dict__)
     hand_over(kernel)
     settle(kernel)
+    if is_copied: return wake(kernel)
     tell(loaded, left_out)
     return become(kernel, native.serve(3))
 
@@ -128,4 +136,6 @@ try:
     serve = live()
 except BaseException as error:
     if posix.getpid() != zygote: raise
+    # A kernel can do without all of this.
+    if is_copied: anew([part for part in parts if part not in OWN], [], posix.environ)
     fail(error)

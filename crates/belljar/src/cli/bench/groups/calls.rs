@@ -46,7 +46,7 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Outcome> {
     // One thread, as a server on a pipe has.
     let runtime = wiring::runtime_for_one()?;
     let direct = runtime.block_on(async {
-        let environment = wiring::host().path.into_string().map(|path| ("PATH".to_owned(), path));
+        let environment = wiring::path().into_string().map(|path| ("PATH".to_owned(), path));
         Upstreams::new(configs, upstream::Settings::default().inherit(environment))
     });
     let program = format!(

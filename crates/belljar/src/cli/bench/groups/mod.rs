@@ -11,15 +11,18 @@ mod packages;
 mod pandas;
 mod soak;
 mod throughput;
+mod wall;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use belljar_backends::{Choice, Host};
 use clap::ValueEnum;
 
 pub(super) use self::calls::FROM_SANDBOX;
 pub(super) use self::memory::{NO_POOL, PREPARED, PREPARED_SCIENCE};
+pub(super) use self::wall::{NO_POOL as WALL_NO_POOL, POOL as WALL_POOL};
 use super::client::{Call, Client, Sample};
 use super::measure::{Rounds, Tally};
 use super::plan::Plan;
@@ -33,6 +36,7 @@ const LONG_REST: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
+    Wall,
     Fresh,
     Fork,
     Exec,
@@ -50,6 +54,7 @@ pub(super) enum Name {
 
 impl Name {
     pub(super) const ALL: &[Name] = &[
+        Name::Wall,
         Name::Fresh,
         Name::Fork,
         Name::Exec,
@@ -67,6 +72,7 @@ impl Name {
 
     pub(super) fn word(self) -> &'static str {
         match self {
+            Name::Wall => "wall",
             Name::Fresh => "fresh",
             Name::Fork => "fork",
             Name::Exec => "exec",
@@ -85,6 +91,7 @@ impl Name {
 
     pub(super) fn about(self) -> &'static str {
         match self {
+            Name::Wall => "each run in a sandbox of its own, against the engine's own way to run one program",
             Name::Fresh => "each run in a sandbox of its own, which is thrown away",
             Name::Fork => "the same without prepared sandboxes (serve --no-pool)",
             Name::Exec => "the same without prepared interpreters, too (serve --no-pool --no-zygote)",
@@ -105,6 +112,8 @@ impl Name {
 /// What every group needs.
 #[derive(Debug)]
 pub(super) struct Bench {
+    pub(super) choice: Choice,
+    pub(super) host: Host,
     pub(super) launch: Launch,
     /// A Python with scientific libraries, besides the one in `PATH`.
     pub(super) science: Option<PathBuf>,
@@ -117,6 +126,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn measure(&self, name: Name) -> Group {
         let measured = match name {
+            Name::Wall => wall::measure(self),
             Name::Fresh => fresh::measure(self),
             Name::Fork => fresh::python_with(self, "fork", &["--no-pool"]),
             Name::Exec => fresh::python_with(self, "exec", &["--no-pool", "--no-zygote"]),
@@ -146,7 +156,7 @@ impl Bench {
         };
         let mut path = OsString::from(folder);
         path.push(":");
-        path.push(wiring::host().path);
+        path.push(wiring::path());
         Launch { path: Some(path), ..self.launch.clone() }
     }
 }

@@ -1,5 +1,6 @@
 # The same to be awaited: `await tools.aio.github.list_issues(owner="o")`. Cancelling the task withdraws the call.
 import asyncio
+import sys
 
 from . import _names, _wire
 
@@ -17,6 +18,8 @@ def turn():
 
 async def converse(line):
     writer = None
+    # One thread, which has one question at a time.
+    if sys.platform == "wasi": return _wire.converse(line)
     async with turn():
         try:
             reader, writer = await asyncio.open_unix_connection(_wire.SOCKET)

@@ -1,4 +1,5 @@
 # Several calls at once, each in a thread.
+import sys
 from _thread import get_ident
 
 from . import _names, _wire
@@ -33,8 +34,11 @@ def parallel(calls, items=None, max=8, errors="raise"):
     count = min(len(todo), MOST, int(max) if max >= 1 else 1)
     threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     try:
-        for each in threads: each.start()
-        for each in threads: each.join()
+        # Where there are no threads, one after the other.
+        if sys.platform == "wasi": work()
+        else:
+            for each in threads: each.start()
+            for each in threads: each.join()
     except BaseException:
         # Nobody waits for them any more.
         for _ in nexts: pass

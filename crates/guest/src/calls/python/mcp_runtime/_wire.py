@@ -18,6 +18,11 @@ json = connect = encode = None
 def prepare():
     # Not at the start: what is not used costs nothing.
     global json, connect, encode
+    if sys.platform == "wasi":
+        import json
+        from ._wasi import connect
+        encode = json.JSONEncoder(allow_nan=False, default=plain).encode
+        return
     try:
         # Without what the module of Python's own does around it, which takes longer to load than a call.
         import _socket as sockets
