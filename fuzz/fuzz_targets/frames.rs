@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use belljar_core::wire::{self, FromGuest, JailReply, JailRequest, Setup, ToGuest};
+use belljar_core::wire::{self, FromGuest, FromKeeper, JailReply, JailRequest, Setup, ToGuest, ToKeeper};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,6 +12,8 @@ use serde::de::DeserializeOwned;
 fuzz_target!(|bytes: &[u8]| {
     frames::<FromGuest>(bytes);
     frames::<ToGuest>(bytes);
+    frames::<FromKeeper>(bytes);
+    frames::<ToKeeper>(bytes);
     let _ = wire::decode_body::<Setup>(bytes);
     let _ = wire::decode_body::<JailRequest>(bytes);
     let _ = wire::decode_body::<JailReply>(bytes);

@@ -17,6 +17,7 @@ import traceback
 import httpx2
 import jsonschema
 from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 BELLJAR = os.path.abspath(os.environ.get("BELLJAR", "target/debug/belljar"))
@@ -51,10 +52,13 @@ class Connection:
 
 
 class Place:
-    """A transport and an era. For HTTP, `url` is that of a running server; for stdio, `words` and `env` start one."""
+    """A transport and an era. For HTTP, `url` is that of a running server; for stdio, `words` and `env` start one.
 
-    def __init__(self, transport, era, url=None, token=None, words=(), env=None):
-        self.transport, self.era, self.url, self.token = transport, era, url, token
+    `sse` is the pair of the first revisions, on the same server; `unix` is HTTP on the unix socket `socket`.
+    """
+
+    def __init__(self, transport, era, url=None, token=None, words=(), env=None, socket=None):
+        self.transport, self.era, self.url, self.token, self.socket = transport, era, url, token, socket
         self.words, self.env = list(words), env
 
     def __str__(self):
@@ -66,13 +70,20 @@ class Place:
         async with contextlib.AsyncExitStack() as stack:
             if self.transport == "stdio":
                 server = StdioServerParameters(command=BELLJAR, args=["serve", *self.words], env=self.env)
+            elif self.transport == "sse":
+                server = sse_client(self.url.removesuffix("/mcp") + "/sse", headers=self.headers(), timeout=60)
             else:
-                headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-                http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
-                server = streamable_http_client(self.url, http_client=http)
+                at = httpx2.AsyncHTTPTransport(uds=self.socket) if self.transport == "unix" else None
+                url = "http://localhost/mcp" if self.transport == "unix" else self.url
+                http = httpx2.AsyncClient(headers=self.headers(), timeout=60, transport=at)
+                http = await stack.enter_async_context(http)
+                server = streamable_http_client(url, http_client=http)
             client = await stack.enter_async_context(Client(server, mode=mode, cache=None, **options))
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             yield Connection(client, tools, self)
+
+    def headers(self):
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
 class HttpServer:

@@ -1,4 +1,5 @@
-"""Belljar as the official Python SDK sees it: over stdio and HTTP, in both eras of the protocol.
+"""Belljar as the official Python SDK sees it: over stdio, HTTP and a unix socket in both eras of the protocol, and over
+the event streams of older clients.
 
 A plain script: BELLJAR=target/debug/belljar python tests/clients/python_sdk.py [WORD...]. With words, only the checks
 whose name holds one of them are run. Prints a line for each check and a count at the end; exits with 1 if one failed.
@@ -51,12 +52,20 @@ def marked(mark):
 
 
 @check
+async def prompts_are_there(c):
+    names = {prompt.name for prompt in (await c.client.list_prompts()).prompts}
+    assert names == {"analyse-data"}, names
+    got = await c.client.get_prompt("analyse-data", {"question": "how many rows?"})
+    assert "how many rows?" in got.messages[0].content.text, got
+
+
+@check
 async def the_handshake(c):
     client = c.client
     assert client.protocol_version == c.place.era, client.protocol_version
     assert client.server_info.name == "belljar" and client.server_info.version, client.server_info
     assert client.server_capabilities.tools is not None and client.server_capabilities.resources is not None
-    assert client.server_capabilities.prompts is None, "prompts are not offered"
+    assert client.server_capabilities.prompts is not None and client.server_capabilities.completions is not None
     assert "sandbox" in client.instructions, client.instructions
     if c.place.era == MODERN:
         assert {MODERN, LEGACY} <= set(client.session.discover_result.supported_versions)
@@ -266,7 +275,7 @@ GRACE = 3
 def to_cancel(place):
     """Seconds within which what was cancelled is gone. Over HTTP the SDK closes its stream, and says in words that it
     cancels only in the older era, and not always."""
-    return 2 + (GRACE if place.transport == "http" else 0)
+    return 2 + (GRACE if place.transport != "stdio" else 0)
 
 
 @check
@@ -296,20 +305,22 @@ async def cancelling_leaves_the_sandbox_usable(c):
 @check
 async def a_client_that_dies_takes_its_program_with_it(c):
     mark = a_mark()
-    words = [sys.executable, __file__, "--victim", c.place.transport, c.place.era, c.place.url or "", mark]
+    at = c.place.url or c.place.socket or ""
+    words = [sys.executable, __file__, "--victim", c.place.transport, c.place.era, at, mark]
     client = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         await until(lambda: marked(mark), 15, "the other client's program runs")
     finally:
         client.kill()
         client.wait()
-    grace = GRACE if c.place.transport == "http" else 0
+    grace = GRACE if c.place.transport != "stdio" else 0
     await until(lambda: not marked(mark), 3 + grace, "the dead client's processes are gone")
 
 
-async def victim(transport, era, url, mark):
+async def victim(transport, era, at, mark):
     """A client in the middle of a call, for somebody to kill."""
-    async with Place(transport, era, url or None).connect() as c:
+    where = {"socket": at} if transport == "unix" else {"url": at or None}
+    async with Place(transport, era, **where).connect() as c:
         await c.run("shell", f"sleep {mark} & sleep {mark}", timeout=60)
 
 
@@ -415,9 +426,13 @@ async def a_pinned_version_needs_no_discovery(server):
 
 async def main():
     score = Score(sys.argv[1:])
-    server = HttpServer()
+    folder = tempfile.TemporaryDirectory()
+    socket = os.path.join(folder.name, "mcp.sock")
+    server = HttpServer("--socket", socket)
     places = [Place(transport, era, url) for transport, url in [("stdio", None), ("http", server.url)]
               for era in (MODERN, LEGACY)]
+    places += [Place("unix", era, socket=socket) for era in (MODERN, LEGACY)]
+    places.append(Place("sse", LEGACY, server.url))
 
     async def visit(place):
         for function in CHECKS:
@@ -436,6 +451,7 @@ async def main():
     async def stops():
         code = server.stop()
         assert code == 0, f"the server exited with {code}"
+        assert not os.listdir(folder.name), "the socket is left"
 
     await score.keep("http/the_server_stops_when_told", stops)
     with contextlib.suppress(ProcessLookupError):

@@ -115,7 +115,7 @@ fn names_a_path_below(argument: &str, directory: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -129,8 +129,10 @@ mod tests {
         fs::create_dir_all(dead.join("s/state")).unwrap();
         fs::write(dead.join(LOCK), "").unwrap();
         // Its name as an argument is all that tells the orphan.
-        let mut orphan = Command::new("sh").arg("-c").arg("sleep 300; :").arg(dead.join("s")).spawn().unwrap();
-        let mut other = Command::new("sh").arg("-c").arg("sleep 300; :").arg(&kept).spawn().unwrap();
+        let waiting = |name: &Path| {
+            Command::new("sh").arg("-c").arg("read word").arg(name).stdin(Stdio::piped()).spawn().unwrap()
+        };
+        let (mut orphan, mut other) = (waiting(&dead.join("s")), waiting(&kept));
         let next = RunDirectory::claim(base.path()).unwrap();
         assert!(!dead.exists() && kept.is_dir() && next.path().is_dir());
         let until = Instant::now() + Duration::from_secs(10);

@@ -5,7 +5,11 @@
 mod cli;
 mod complaint;
 mod config;
+mod control;
 mod install;
+mod otel;
+mod selftest;
+mod watching;
 mod wiring;
 
 use std::process::ExitCode;
@@ -23,7 +27,7 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = cli::Arguments::parse();
-    wiring::log();
+    wiring::log(arguments.log_format());
     match cli::execute(arguments) {
         Ok(code) => code,
         Err(error) => complaint::tell(&error),

@@ -61,6 +61,10 @@ pub trait Sandbox: Debug + Send + Sync {
     fn refused(&self) -> Vec<String> {
         Vec::new()
     }
+    /// Bytes that went through its doors since it was opened, both ways.
+    fn moved_bytes(&self) -> u64 {
+        0
+    }
     /// How many times as long as on the host's own processor its answers may take; what an emulator runs is slow.
     fn slowness(&self) -> u32 {
         1

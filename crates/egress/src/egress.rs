@@ -177,6 +177,11 @@ impl Served {
     pub fn refused(&self) -> Vec<String> {
         self.serving.take_refused()
     }
+
+    /// Bytes that left the host and came back, so far.
+    pub fn moved_bytes(&self) -> u64 {
+        self.serving.moved_bytes()
+    }
 }
 
 impl Drop for Served {

@@ -113,6 +113,10 @@ impl Sandbox for GuardedSandbox {
         self.served.refused()
     }
 
+    fn moved_bytes(&self) -> u64 {
+        self.served.moved_bytes()
+    }
+
     fn slowness(&self) -> u32 {
         self.sandbox.slowness()
     }

@@ -31,7 +31,7 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
-pub use audit::{Attempt, Audit, Decision, Ended, JsonLines, LogOnly, Via};
+pub use audit::{Attempt, Audit, Decision, Ended, LogOnly, Via};
 pub use egress::{Egress, Served};
 pub use error::EgressError;
 pub use guard::guard;

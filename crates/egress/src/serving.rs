@@ -109,6 +109,10 @@ impl Serving {
         }
     }
 
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_spent(&self) -> bool {
         self.egress.bounds.bytes.is_some_and(|most| self.bytes.load(Ordering::Relaxed) >= most)
     }

@@ -8,10 +8,11 @@ use belljar_core::{
     State, Stream, Usage,
 };
 use belljar_packages::InstallError;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Turn;
 use crate::desks::{Desks, Place};
 use crate::flight::{Controls, Flight};
 use crate::kernels::{Kind, Seat};
@@ -21,8 +22,9 @@ use crate::provision::{NotProvided, Shelf};
 use crate::rich::Told;
 use crate::run::{self, At, NotStarted, Orders, Outcome, Reach};
 use crate::sandboxes::InUse;
-use crate::shared::Shared;
-use crate::{EngineError, Failure, Installation, LeftFile, Lost, Run, Wish, limits, questions};
+use crate::shared::{Entered, Shared};
+use crate::traffic::{Toll, Traffic};
+use crate::{EngineError, Event, Failure, Installation, LeftFile, Lost, Run, Wish, limits, questions};
 
 /// What is kept of the files that a throw-away sandbox leaves.
 const LEFT_FILES_MAX: usize = 20;
@@ -40,24 +42,30 @@ pub(crate) struct Carried {
 }
 
 /// Sees to it that whoever waits for a run hears of its end, also if a backend panics.
-struct Finishing(Arc<Flight>);
+struct Finishing {
+    shared: Arc<Shared>,
+    flight: Arc<Flight>,
+}
 
 impl Drop for Finishing {
     fn drop(&mut self) {
-        self.0.release();
-        if self.0.outcome().is_none() {
-            tracing::error!(run = %self.0.id, "a run panicked");
+        let Finishing { shared, flight } = self;
+        flight.release();
+        if flight.outcome().is_none() {
+            tracing::error!(run = %flight.id, "a run panicked");
             let error = BackendError::Setup { step: "task".into(), why: "it panicked".into() };
-            self.0.finish(Err(EngineError::Backend(error)));
+            let error = EngineError::Backend(error);
+            tell_end(shared, flight, Err(&error));
+            flight.finish(Err(error));
         }
     }
 }
 
 impl Carried {
     /// In the sandbox that is given, or in one for this program alone.
-    pub(crate) async fn until_its_end(self, used: Option<InUse>) {
+    pub(crate) async fn until_its_end(self, used: Option<InUse>, entered: Entered) {
         let (shared, flight) = (self.shared.clone(), self.flight.clone());
-        let finishing = Finishing(flight.clone());
+        let finishing = Finishing { shared: shared.clone(), flight: flight.clone() };
         let mut lease = None;
         let outcome = match used {
             None => self.in_throw_away(&mut lease).await,
@@ -72,9 +80,10 @@ impl Carried {
                 shared.news.tell_changes(&flight.owner, sandbox, &run.changes);
             }
         }
+        tell_end(&shared, &flight, outcome.as_deref());
         flight.finish(outcome);
         shared.jobs.ended(&flight.owner);
-        drop(finishing);
+        drop((finishing, entered));
         // Last: closing the sandbox is no concern of the caller's, who has the answer by now.
         drop(lease);
     }
@@ -82,7 +91,7 @@ impl Carried {
     /// Leaves the lease behind, so that it ends after the run.
     async fn in_throw_away(self, lease: &mut Option<Lease>) -> Result<Run, EngineError> {
         let Carried { shared, flight, program, controls, watcher, .. } = self;
-        let orders = Orders { cancel: flight.cancel.clone(), closing: CancellationToken::new() };
+        let orders = Orders { cancel: flight.cancel.child_token(), closing: CancellationToken::new() };
         let limits = limits::grant(&Wish::default(), &shared.settings.ceiling)?;
         let waiting = match &program.source {
             Source::Cell { language, .. } => language.kernel(),
@@ -112,26 +121,32 @@ impl Carried {
         let ground = shelf.ground().clone();
         let spec = Spec { limits, waiting, network, env, ground, layers, owner, ..Spec::default() };
         let ready = async {
-            flight.hold(shared.admission.turn(None).await?);
-            shared.lessor.lease(&spec).await
+            flight.hold(turn(&shared, &flight, None).await?);
+            let hold = shared.books.hold_memory(&flight.owner, limits.memory_bytes)?;
+            Ok((hold, shared.lessor.lease(&spec).await?))
         };
         // Dropping the lease, here or at the end, closes the sandbox behind the caller's back.
-        let lease = lease.insert(tokio::select! {
+        let (_hold, opened) = tokio::select! {
             biased;
             refusal = orders.refusal() => return Err(refusal),
-            lease = ready => lease?,
-        });
+            ready = ready => ready?,
+        };
+        let lease = lease.insert(opened);
         let sandbox = lease.sandbox()?;
         let isolation = sandbox.isolation().clone();
         let (desks, place) = (Desks::default(), place(&shared, &flight));
         let at = At { sandbox, limits: &limits, desks: &desks, place: place.as_ref() };
+        let toll = Toll::default();
+        let traffic = Traffic::new(sandbox, &toll, &shared.books, &flight.owner);
+        tell_beginning(&shared, &flight);
         let running = run::run(at, program, &flight, controls, watcher, &orders);
         let outcome = tokio::select! {
             outcome = running => outcome,
+            never = traffic.watch(&orders.cancel) => match never {},
             () = always(questions::answer_all(sandbox, &shared, &shelf, &desks)) => return Err(EngineError::Lost),
         };
         let calls = made(place.as_ref());
-        let outcome = outcome.map_err(|NotStarted { error, .. }| error)?;
+        let outcome = bill(&flight, &traffic, outcome, &limits).map_err(|NotStarted { error, .. }| error)?;
         // Nobody was promised that anything of it would remain, so only the place itself can be lost.
         let (state, lost) = match outcome.reach {
             Reach::Answered => (State::Fresh, None),
@@ -144,7 +159,7 @@ impl Carried {
 
     async fn in_created(self, used: InUse) -> Result<Run, EngineError> {
         let Carried { shared, flight, program, controls, watcher, kind } = self;
-        let orders = Orders { cancel: flight.cancel.clone(), closing: used.named.closing.clone() };
+        let orders = Orders { cancel: flight.cancel.child_token(), closing: used.named.closing.clone() };
         let language = match &program.source {
             Source::Cell { language, .. } => Some(*language),
             _ => None,
@@ -160,7 +175,7 @@ impl Carried {
             }
             let provided = provide_into(&shared, &flight, &program, &used).await;
             if provided.is_ok() {
-                flight.hold(shared.admission.turn(Some(&used.named.seats)).await?);
+                flight.hold(turn(&shared, &flight, Some(&used.named.seats)).await?);
             }
             Ok((kernel, provided))
         };
@@ -186,7 +201,13 @@ impl Carried {
         let place = place(&shared, &flight);
         let desks = &used.named.desks;
         let at = At { sandbox: used.sandbox(), limits: &limits, desks, place: place.as_ref() };
-        let outcome = run::run(at, program, &flight, controls, watcher, &orders).await;
+        tell_beginning(&shared, &flight);
+        let traffic = Traffic::new(used.sandbox(), &used.named.toll, &shared.books, &flight.owner);
+        let outcome = tokio::select! {
+            outcome = run::run(at, program, &flight, controls, watcher, &orders) => outcome,
+            never = traffic.watch(&orders.cancel) => match never {},
+        };
+        let outcome = bill(&flight, &traffic, outcome, &limits);
         let calls = made(place.as_ref());
         let reach = match &outcome {
             Ok(outcome) => outcome.reach,
@@ -223,6 +244,31 @@ impl Carried {
     }
 }
 
+fn tell_beginning(shared: &Shared, flight: &Flight) {
+    flight.begins();
+    shared.tell(&Event::RunBegan {
+        owner: &flight.owner,
+        run: &flight.id,
+        sandbox: flight.sandbox.as_ref(),
+        program: &flight.request.program,
+        waited: flight.begun.elapsed(),
+    });
+}
+
+/// Nothing for one that never began.
+fn tell_end(shared: &Shared, flight: &Flight, outcome: Result<&Run, &EngineError>) {
+    if flight.has_begun() {
+        shared.tell(&Event::RunEnded {
+            owner: &flight.owner,
+            run: &flight.id,
+            program: &flight.request.program,
+            sandbox: flight.sandbox.as_ref(),
+            outcome,
+            network_bytes: flight.network_bytes(),
+        });
+    }
+}
+
 /// What a sandbox that is to be opened needs; nothing where no packages are installed.
 async fn provide_ahead(
     shared: &Shared,
@@ -245,6 +291,36 @@ async fn provide_into(
     let Some(provisions) = &shared.provisions else { return Ok(None) };
     let (wants, shelf) = (&flight.request.wants, &used.named.shelf);
     provisions.into(used.sandbox(), &program.source, wants, shelf, &flight.phase).await
+}
+
+/// Its turn, among its owner's others and everybody else's.
+async fn turn(shared: &Shared, flight: &Flight, seats: Option<&Arc<Semaphore>>) -> Result<Turn, EngineError> {
+    let runs_max = shared.books.quota(&flight.owner).runs;
+    shared.admission.turn(&flight.owner, runs_max, seats, &flight.phase).await
+}
+
+/// Charges its owner for a run, and says in its outcome if it was stopped for what it cost.
+fn bill(
+    flight: &Flight,
+    traffic: &Traffic<'_>,
+    outcome: Result<Outcome, NotStarted>,
+    limits: &Limits,
+) -> Result<Outcome, NotStarted> {
+    traffic.charge();
+    flight.moved(traffic.since_it_began());
+    let mut outcome = outcome?;
+    let used = match outcome.reach {
+        Reach::Answered => Duration::from_millis(outcome.usage.cpu_ms),
+        // Nobody knows what it used; all that it could have, or it would pay to go down.
+        Reach::Silent => outcome.duration.mul_f64(f64::from(limits.cpu_milli) / 1000.0),
+    };
+    traffic.books.charge_cpu(traffic.who, used);
+    if let Some(over) = traffic.stopped.get() {
+        let value = format!("the program was stopped: {over}");
+        let traceback = format!("QuotaError: {value}");
+        outcome.told.rich.error = Some(Failure { name: "QuotaError".into(), value, traceback });
+    }
+    Ok(outcome)
 }
 
 /// Where this run's calls are answered.

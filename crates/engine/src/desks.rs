@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belljar_core::{BackendError, Caller, Calls, Desk, HostCalls, Later, Sandbox, Spool};
+use belljar_core::{BackendError, Caller, Calls, Desk, HostCalls, Later, Sandbox, Soon, Spool};
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -46,7 +47,8 @@ impl Place {
         };
         let folder: String = flight.id.as_str().chars().filter(char::is_ascii_alphanumeric).collect();
         let folder = format!("{SPOOL}/{}", &folder[folder.len().saturating_sub(8)..]);
-        Arc::new(Place { desk: calls.begin(caller), clock: Clock::default(), over: CancellationToken::new(), folder })
+        let desk = if flight.owner.may_call() { calls.begin(caller) } else { Box::new(Closed) as Box<dyn Desk> };
+        Arc::new(Place { desk, clock: Clock::default(), over: CancellationToken::new(), folder })
     }
 
     /// The answer to a question; the program's time stands still meanwhile. `None` when the program ended before it.
@@ -62,6 +64,23 @@ impl Place {
 
     pub(crate) fn calls(&self) -> Calls {
         self.desk.calls()
+    }
+}
+
+/// The desk of a program whose owner may call nothing.
+#[derive(Debug)]
+struct Closed;
+
+impl Desk for Closed {
+    fn ask<'a>(&'a self, _: &'a [u8], _: &'a dyn Spool) -> Soon<'a, Vec<u8>> {
+        const WORDS: &str =
+            "the token of this program's caller has not the scope tools, so that no tools can be called";
+        let error = json!({"error": {"type": "PolicyDenied", "message": WORDS, "retryable": false}});
+        Box::pin(async move { format!("{error}\n").into_bytes() })
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::default()
     }
 }
 

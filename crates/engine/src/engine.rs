@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{
-    Backend, BackendError, Content, FileError, FileErrorKind, Ground, Language, Listing, Range, Source, Spec, Then,
+    Backend, BackendError, Content, FileError, FileErrorKind, Ground, Language, Listing, Network, Range, Source, Spec,
+    Then,
 };
 use tokio::sync::broadcast;
 use tokio::task::JoinError;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admission::Admission;
 use crate::carry::Carried;
@@ -25,14 +26,17 @@ use crate::lease::{self, Lessor};
 use crate::news::{News, Newsroom};
 use crate::outputs::Outputs;
 use crate::provision::{NotProvided, Shelf};
+use crate::quota::Books;
 use crate::sandboxes::{self, Arrival, InUse, Sandboxes};
 use crate::shared::Shared;
 use crate::teardown::{Tasks, Teardowns};
+use crate::tenure::Tenure;
 use crate::{
-    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, JobAction, JobView, Outside, Phase,
-    PoolInfo, Principal, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays, StdinThen, Wants, Wish,
+    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, Event, JobAction, JobView, Observer,
+    Outside, Phase, PoolInfo, Principal, Quota, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays,
+    StdinThen, Wants, Wish,
 };
-use crate::{check, jobs, limits, network, questions, templates};
+use crate::{Overview, Printed, check, jobs, limits, network, overview, questions, templates, traffic};
 
 /// The most that one [`Engine::read`] returns, whatever its range says.
 pub const READ_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -79,12 +83,13 @@ impl Engine {
         outside: Outside,
         gauge: impl FnOnce() -> lease::Gauge,
     ) -> Engine {
-        let Outside { provisions, calls } = outside;
+        let Outside { provisions, calls, observers } = outside;
         let stop = CancellationToken::new();
         let tasks = Tasks::new();
         let teardowns = Teardowns::new(tasks.clone());
         let news = Newsroom::new();
-        let sandboxes = Sandboxes::new(&settings, teardowns.clone(), news.clone());
+        let observers: Arc<[Arc<dyn Observer>]> = observers.into();
+        let sandboxes = Sandboxes::new(&settings, teardowns.clone(), news.clone(), observers.clone(), stop.clone());
         tasks.spawn(sandboxes::expire(sandboxes.clone(), stop.clone()));
         let capabilities = backend.capabilities();
         let mut lessor = Lessor::new(backend, teardowns);
@@ -107,13 +112,18 @@ impl Engine {
             lessor,
             sandboxes,
             admission: Admission::new(settings.runs_max, settings.queue_max),
+            books: Books::new(settings.quota),
             outputs: Outputs::new(settings.kept_output_bytes_max),
             provisions,
             calls,
+            observers,
             jobs: Jobs::default(),
             news,
             tasks,
             settings,
+            begun: Instant::now(),
+            draining: stop.child_token(),
+            work: TaskTracker::new(),
             stop: stop.clone(),
         });
         Engine { inner: Arc::new(Inner { shared, _last: stop.drop_guard() }) }
@@ -121,6 +131,16 @@ impl Engine {
 
     pub fn settings(&self) -> &Settings {
         &self.shared().settings
+    }
+
+    /// How many sandboxes may stand, and how long, at this moment.
+    pub fn tenure(&self) -> Tenure {
+        self.shared().sandboxes.tenure()
+    }
+
+    /// From now on.
+    pub fn change_tenure(&self, tenure: Tenure) {
+        self.shared().sandboxes.change_tenure(tenure);
     }
 
     pub fn languages(&self) -> Vec<Language> {
@@ -177,6 +197,9 @@ impl Engine {
             Some(flight) => flight,
             None => self.begin(who, request, None, None, attendance.phase, attendance.occasion)?,
         };
+        if let Some(listener) = attendance.listener {
+            flight.log().overhear(flight.id.clone(), listener);
+        }
         let mut attending = Attending::new(shared, flight, attendance.departure);
         match attending.stay(stays, attendance.leave.as_ref()).await {
             Some(finished) => {
@@ -269,6 +292,7 @@ impl Engine {
     ) -> Result<Arc<Flight>, EngineError> {
         let shared = self.shared();
         let entered = shared.enter()?;
+        shared.can_record()?;
         check::program(&request.program, shared.settings.wall_max)?;
         check::packages(&request.wants.packages)?;
         if !request.wants.packages.is_empty() && shared.provisions.is_none() {
@@ -277,10 +301,15 @@ impl Engine {
         if request.sandbox.is_some() && !request.wants.network.is_empty() {
             return Err(EngineError::NetworkIsSet);
         }
-        network::grant(&request.wants.network, &shared.settings.network)?;
+        let granted = network::grant(&request.wants.network, &shared.settings.network)?;
         let mut used = request.sandbox.as_deref().map(|sandbox| shared.sandboxes.take(who, sandbox)).transpose()?;
         if used.as_ref().is_none_or(|used| used.named.shelf.ground().is_own()) {
             check::language(&request.program.source, &shared.languages, &shared.missing)?;
+        }
+        shared.books.may_run(who)?;
+        shared.admission.check(who, shared.books.quota(who).runs)?;
+        if used.as_ref().map_or(granted.network != Network::None, |used| used.named.has_network) {
+            shared.books.may_move(who)?;
         }
         if let (Some(used), Some(Away::LetsSandboxExpire)) = (&mut used, away) {
             used.rest();
@@ -296,6 +325,7 @@ impl Engine {
         }
         let (flight, mut controls) =
             Flight::new(RunId::random()?, who.clone(), request, sandbox, phase, occasion, cancel);
+        shared.tell(&Event::RunAsked { owner: who, run: &flight.id });
         let watcher = console.map(|console| {
             controls.input = Some(console.input);
             console.output
@@ -303,17 +333,17 @@ impl Engine {
         let kind = if away.is_some() { Kind::Job } else { Kind::Attended };
         let task = Carried { shared: shared.clone(), flight: flight.clone(), program, controls, watcher, kind };
         // Boxed: it is large, and would be moved on its way into the task.
-        shared.tasks.spawn(Box::pin(task.until_its_end(used)));
-        drop(entered);
+        shared.tasks.spawn(Box::pin(task.until_its_end(used, entered)));
         Ok(flight)
     }
 
     pub async fn create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
         let shared = self.shared();
         let _entered = shared.enter()?;
+        shared.can_record()?;
         let template = shared.template(request.template.as_deref())?;
         let limits = limits::grant(&request.wish.over(&template.wish), &shared.settings.ceiling)?;
-        let age_max = shared.settings.age_max;
+        let age_max = shared.sandboxes.tenure().age_max;
         if request.idle.is_some_and(|idle| idle > age_max) {
             return Err(EngineError::LimitTooHigh { name: "timeout", max: format!("{} seconds", age_max.as_secs()) });
         }
@@ -321,7 +351,12 @@ impl Engine {
         check::packages(&request.wants.packages)?;
         let wished = if request.wants.network.is_empty() { &template.network } else { &request.wants.network };
         let granted = network::grant(wished, &shared.settings.network)?;
+        let has_network = granted.network != Network::None;
+        if has_network {
+            shared.books.may_move(who)?;
+        }
         let id = SandboxId::random()?;
+        let hold = shared.books.hold_sandbox(who, limits.memory_bytes)?;
         let slot = shared.sandboxes.slot().await?;
         let env = over(granted.env, over(template.env, request.env));
         let waiting = templates::kernel(&template.ground, &shared.interpreters, &shared.languages);
@@ -332,12 +367,22 @@ impl Engine {
         let (network, ground) = (granted.network, template.ground);
         let owner = shelf.owner(shared.provisions.as_ref());
         let spec = Spec { limits, env, network, ground, layers, owner, waiting, ..Spec::default() };
+        let opening = Instant::now();
         let sandbox = tokio::select! {
             biased;
             () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
             opened = shared.lessor.open(&spec) => opened?,
         };
-        let arrival = Arrival { id, limits, idle: request.idle, sandbox, shelf, files, slot };
+        let arrival = Arrival { id, limits, idle: request.idle, sandbox, shelf, files, slot, hold, has_network };
+        // Before anybody can close it: its end is told after its beginning.
+        shared.tell(&Event::SandboxOpened {
+            owner: who,
+            sandbox: &arrival.id,
+            template: request.template.as_deref(),
+            limits: &arrival.limits,
+            isolation: arrival.sandbox.isolation(),
+            took: opening.elapsed(),
+        });
         let info = shared.sandboxes.add(who, arrival)?;
         self.answer_questions(who, &info.id);
         tracing::info!(sandbox = %info.id, owner = who.as_str(), "a sandbox was created");
@@ -386,6 +431,7 @@ impl Engine {
             tokio::select! {
                 () = closing.cancelled() => {}
                 () = questions::answer_all(used.sandbox(), &shared, &used.named.shelf, &used.named.desks) => {}
+                never = traffic::watch_created(&used, &shared) => match never {},
             }
         });
     }
@@ -458,14 +504,76 @@ impl Engine {
         self.shared().news.subscribe()
     }
 
+    /// All that stands and runs at the moment, of whoever it is: for the operator.
+    pub fn overview(&self) -> Overview {
+        overview::of(self.shared())
+    }
+
+    /// What a run has printed, of whoever it is; or, of a sandbox, its latest. For the operator.
+    pub fn look_at(&self, id: &str) -> Option<Printed> {
+        overview::printed(self.shared(), id)
+    }
+
+    /// Ends a run or a sandbox, of whoever it is, at the operator's word; `false` when there is none of that id. Of a sandbox
+    /// nothing is left on return.
+    pub async fn kill(&self, id: &str) -> Result<bool, EngineError> {
+        if let Some(owner) = self.shared().sandboxes.owner(id) {
+            return match self.destroy(&owner, id).await {
+                Ok(()) => Ok(true),
+                // It went by itself in the same moment.
+                Err(EngineError::UnknownSandbox | EngineError::SandboxGone { .. }) => Ok(false),
+                Err(error) => Err(error),
+            };
+        }
+        let flight = self.shared().jobs.under_way().into_iter().find(|flight| flight.id.as_str() == id);
+        let Some(flight) = flight.filter(|flight| flight.outcome().is_none()) else { return Ok(false) };
+        tracing::info!(run = id, owner = flight.owner.as_str(), "a run is ended by the operator");
+        flight.cancel.cancel();
+        Ok(true)
+    }
+
     /// What is prepared for callers to come.
     pub fn prepared(&self) -> Vec<PoolInfo> {
         self.shared().lessor.prepared()
     }
 
+    /// How many wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.shared().admission.waiting()
+    }
+
     /// The names that [`CreateRequest::template`] may have.
     pub fn templates(&self) -> Vec<String> {
         self.shared().templates.iter().map(|template| template.name.clone()).collect()
+    }
+
+    /// Another quota for everyone who has none of its own, from now on.
+    pub fn change_quota(&self, everyone: Quota) {
+        self.shared().books.change(everyone);
+    }
+
+    /// What holds for a principal: its own word, and where it has none, everyone's.
+    pub fn quota(&self, who: &Principal) -> Quota {
+        self.shared().books.quota(who)
+    }
+
+    /// Takes no new work from here on, and returns when all that was taken has come to its end, jobs too, or `at_most`
+    /// is over; then whether it has. [`Engine::shutdown`] makes an end of the rest.
+    pub async fn drain(&self, at_most: Duration) -> bool {
+        let shared = self.shared();
+        shared.draining.cancel();
+        shared.work.close();
+        timeout(at_most, shared.work.wait()).await.is_ok()
+    }
+
+    /// Is cancelled when no new work is taken any more.
+    pub fn draining(&self) -> CancellationToken {
+        self.shared().draining.child_token()
+    }
+
+    /// Is cancelled when what still runs is stopped.
+    pub fn stopping(&self) -> CancellationToken {
+        self.shared().stop.child_token()
     }
 
     /// Takes no new work, stops what runs, closes all sandboxes; returns when nothing is left.
@@ -475,6 +583,9 @@ impl Engine {
         shared.tasks.ended().await;
         if let Some(provisions) = &shared.provisions {
             provisions.packages.end().await;
+        }
+        for observer in shared.observers.iter() {
+            observer.end();
         }
     }
 
@@ -495,9 +606,13 @@ impl Engine {
         let shared = self.shared();
         let entered = shared.enter()?;
         let used = shared.sandboxes.take(who, id)?;
-        let task = AbortOnDropHandle::new(shared.tasks.spawn(operation(shared.clone(), used)));
-        drop(entered);
-        joined(task).await
+        let operation = operation(shared.clone(), used);
+        let task = async move {
+            let answer = operation.await;
+            drop(entered);
+            answer
+        };
+        joined(AbortOnDropHandle::new(shared.tasks.spawn(task))).await
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use belljar_core::{BackendError, FileErrorKind, Language};
 
+use crate::Over;
+
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
     /// The same for unknown, foreign, expired and destroyed: who asks for another's sandbox learns nothing.
@@ -39,8 +41,15 @@ pub enum EngineError {
     NotAnswering,
     #[error("there are already {max} sandboxes, the most this server keeps; destroy one that is no longer needed")]
     TooManySandboxes { max: usize },
+    #[error("{0}")]
+    OverQuota(Over),
     #[error("too many programs are waiting to run; try again in a few seconds")]
     Busy,
+    #[error(
+        "this server runs nothing that its audit cannot take down, and the audit cannot be written; its operator has to make \
+         room for it"
+    )]
+    NotRecorded,
     #[error("the server is shutting down; try again when it is back")]
     ShuttingDown,
     /// `fix` is how the operator gets it, where that is known.
@@ -110,6 +119,8 @@ pub enum Gone {
     Old(Duration),
     #[error("the sandbox was destroyed")]
     Destroyed,
+    #[error("the sandbox was closed, since what ran on in it moved more over the network than your quota allows")]
+    Spent,
     #[error("the sandbox went down")]
     Lost,
 }

@@ -9,7 +9,7 @@
 //!                   └── nobody comes ──▶ cancelled
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -42,6 +42,8 @@ pub(crate) struct Flight {
     /// How much of its output was told to those who ask without saying from where.
     told: AtomicU64,
     times_left: AtomicU64,
+    began: AtomicBool,
+    network_bytes: AtomicU64,
 }
 
 /// What a run holds that a job must not keep from others.
@@ -94,6 +96,8 @@ impl Flight {
             finished: CancellationToken::new(),
             told: AtomicU64::new(0),
             times_left: AtomicU64::new(0),
+            began: AtomicBool::new(false),
+            network_bytes: AtomicU64::new(0),
         });
         (flight, Controls { signals: signalled, input: live.then_some(reader) })
     }
@@ -106,12 +110,13 @@ impl Flight {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what the run holds into keeping; a job lets go of its turn at once.
-    pub(crate) fn hold(&self, turn: Turn) {
+    /// Takes what the run holds into keeping; a job leaves its turn to others at once.
+    pub(crate) fn hold(&self, mut turn: Turn) {
         let mut standing = self.standing();
-        if !standing.is_job {
-            standing.turn = Some(turn);
+        if standing.is_job {
+            turn.leave_to_others();
         }
+        standing.turn = Some(turn);
     }
 
     pub(crate) fn sits_in(&self, kernel: JobMarker) {
@@ -126,7 +131,9 @@ impl Flight {
     pub(crate) fn become_job(&self) {
         let mut standing = self.standing();
         standing.is_job = true;
-        standing.turn = None;
+        if let Some(turn) = &mut standing.turn {
+            turn.leave_to_others();
+        }
         if let Some(kernel) = &standing.kernel {
             kernel.mark(&self.id);
         }
@@ -141,6 +148,10 @@ impl Flight {
         }
         standing.is_told = true;
         self.log().take_all()
+    }
+
+    pub(crate) fn is_job(&self) -> bool {
+        self.standing().is_job
     }
 
     /// Whether its output has left its log, and its end is not told yet.
@@ -182,6 +193,24 @@ impl Flight {
     pub(crate) async fn finished(&self) -> Result<Arc<Run>, EngineError> {
         self.finished.cancelled().await;
         self.outcome().unwrap_or(Err(EngineError::ShuttingDown))
+    }
+
+    /// Its program is about to be started.
+    pub(crate) fn begins(&self) {
+        self.began.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.began.load(Ordering::Relaxed)
+    }
+
+    /// What went through its sandbox's network while it ran.
+    pub(crate) fn network_bytes(&self) -> u64 {
+        self.network_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.network_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn signal(&self, signal: i32) {

@@ -2,19 +2,59 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use belljar_core::BackendError;
 
-use crate::EngineError;
+use crate::{EngineError, Quota};
 
 /// On whose behalf a call is made. Sandboxes and kept output belong to one and are invisible to all others.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Principal(Arc<str>);
+///
+/// Two of the same name are the same, whatever they may have.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    name: Arc<str>,
+    quota: Option<Arc<Quota>>,
+    /// Whether its programs may call other servers' tools.
+    may_call: bool,
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Principal) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Principal {}
+
+impl Hash for Principal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
 
 impl Principal {
     pub fn new(name: &str) -> Principal {
-        Principal(name.into())
+        Principal { name: name.into(), quota: None, may_call: true }
+    }
+
+    /// With bounds of its own, in place of the operator's for everyone.
+    pub fn with_quota(self, quota: Arc<Quota>) -> Principal {
+        Principal { quota: Some(quota), ..self }
+    }
+
+    /// Whose programs call no tools of other servers, and see none.
+    pub fn without_calls(self) -> Principal {
+        Principal { may_call: false, ..self }
+    }
+
+    pub fn may_call(&self) -> bool {
+        self.may_call
+    }
+
+    pub fn quota(&self) -> Option<&Arc<Quota>> {
+        self.quota.as_ref()
     }
 
     /// The one caller of a server that is not shared.
@@ -23,7 +63,7 @@ impl Principal {
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 }
 

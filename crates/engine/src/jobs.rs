@@ -158,6 +158,17 @@ impl Jobs {
         }
     }
 
+    /// Everybody's that are known: those that are waited for, those that are not, and those that were left. Of the jobs,
+    /// ended ones too. Oldest first.
+    pub(crate) fn under_way(&self) -> Vec<Arc<Flight>> {
+        let mut all: Vec<Arc<Flight>> = self.attended().clone();
+        all.extend(self.orphans().iter().cloned());
+        all.extend(self.known().iter().cloned());
+        all.sort_by(|a, b| a.begun.cmp(&b.begun).then_with(|| a.id.as_str().cmp(b.id.as_str())));
+        all.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        all
+    }
+
     fn is_orphan(&self, flight: &Arc<Flight>) -> bool {
         self.orphans().iter().any(|orphan| Arc::ptr_eq(orphan, flight))
     }

@@ -21,11 +21,14 @@ mod limits;
 mod log;
 mod network;
 mod news;
+mod observer;
 mod outputs;
+mod overview;
 mod phase;
 mod provision;
 mod python;
 mod questions;
+mod quota;
 mod request;
 mod rich;
 mod run;
@@ -34,19 +37,35 @@ mod settings;
 mod shared;
 mod teardown;
 mod templates;
+mod tenure;
+mod traffic;
+
+/// What fuzzing needs (`fuzz/`). Nothing else uses this.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Whether a file may be asked for by this path at all.
+    pub fn is_path(path: &str) -> bool {
+        crate::check::path(path).is_ok()
+    }
+}
 
 pub use check::{CODE_BYTES_MAX, STDIN_BYTES_MAX};
 pub use departure::Departure;
 pub use engine::{Engine, LIST_ENTRIES_MAX, READ_BYTES_MAX};
 pub use error::{EngineError, Gone};
 pub use id::{Principal, RunId, SandboxId};
+pub use log::Piece;
 pub use network::NetworkSettings;
 pub use news::{FileChanges, News, SandboxEvent, workspace_path};
-pub use phase::Phase;
+pub use observer::{Closed, Event, Observer};
+pub use overview::{Overview, Printed, RunInfo};
+pub use phase::{Listener, Phase};
 pub use provision::{Outside, Provisions};
+pub use quota::{Bound, Over, Quota};
 pub use request::{
     Answer, Attendance, Away, Console, CreateRequest, Installation, JobAction, JobView, LeftFile, Lost, PoolInfo, Run,
     RunRequest, SandboxInfo, Stays, StdinThen, Wants,
 };
 pub use rich::{Bundle, Failure, Names, Original, Rich};
 pub use settings::{PoolSettings, Settings, Template, Wish};
+pub use tenure::Tenure;

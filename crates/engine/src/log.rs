@@ -3,6 +3,29 @@
 use std::collections::VecDeque;
 
 use belljar_core::Stream;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::RunId;
+
+/// Something that a program just printed, for whoever listens while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub run: RunId,
+    pub stream: Stream,
+    pub bytes: Vec<u8>,
+    /// The listener hears no more, though there was more.
+    pub is_last: bool,
+}
+
+/// What one listener hears of a run, by bytes. It waits for nobody, so that this is also the most that is kept for it.
+const HEARD_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Debug)]
+struct Listener {
+    run: RunId,
+    to: UnboundedSender<Piece>,
+    room: usize,
+}
 
 /// Both streams in one buffer. Offsets count all bytes that ever came, so that a reader can go on where it stopped.
 #[derive(Debug)]
@@ -14,6 +37,7 @@ pub(crate) struct Log {
     pieces: VecDeque<(u64, Stream)>,
     room: usize,
     full: Full,
+    listener: Option<Listener>,
 }
 
 /// What becomes of output past the limit.
@@ -46,7 +70,12 @@ pub(crate) struct Part {
 impl Log {
     pub(crate) fn new(output_bytes_max: u64) -> Log {
         let room = usize::try_from(output_bytes_max).unwrap_or(usize::MAX);
-        Log { bytes: VecDeque::new(), start: 0, pieces: VecDeque::new(), room, full: Full::Refuses }
+        Log { bytes: VecDeque::new(), start: 0, pieces: VecDeque::new(), room, full: Full::Refuses, listener: None }
+    }
+
+    /// From here on each piece is also told to a listener.
+    pub(crate) fn overhear(&mut self, run: RunId, to: UnboundedSender<Piece>) {
+        self.listener = Some(Listener { run, to, room: HEARD_BYTES_MAX });
     }
 
     pub(crate) fn when_full(&mut self, full: Full) {
@@ -68,6 +97,7 @@ impl Log {
 
     pub(crate) fn take(&mut self, stream: Stream, bytes: &[u8]) -> Kept {
         let kept = &bytes[..self.room_for(bytes.len())];
+        self.tell(stream, kept);
         self.bytes.extend(kept);
         let end = self.end();
         match self.pieces.back_mut() {
@@ -78,6 +108,17 @@ impl Log {
             self.forget();
         }
         if kept.len() < bytes.len() { Kept::InPart } else { Kept::Whole }
+    }
+
+    fn tell(&mut self, stream: Stream, bytes: &[u8]) {
+        let Some(listener) = self.listener.as_mut().filter(|_| !bytes.is_empty()) else { return };
+        let told = &bytes[..bytes.len().min(listener.room)];
+        let is_last = told.len() < bytes.len();
+        listener.room -= told.len();
+        let printed = Piece { run: listener.run.clone(), stream, bytes: told.to_vec(), is_last };
+        if listener.to.send(printed).is_err() || is_last {
+            self.listener = None;
+        }
     }
 
     /// What it takes, of which a program that goes from one stream to the other with every byte makes the most. The first

@@ -49,6 +49,13 @@ impl Outputs {
         kept.runs.push_back(Entry { owner: owner.clone(), run: run.clone(), bytes });
     }
 
+    /// Whoever's it is: a run by its own id, or the latest of a sandbox.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Run>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |run: &Run| run.id.as_str() == id || run.sandbox.as_ref().is_some_and(|own| own.as_str() == id);
+        kept.runs.iter().rev().find(|entry| is_it(&entry.run)).map(|entry| entry.run.clone())
+    }
+
     pub(crate) fn get(&self, owner: &Principal, run: &str) -> Option<Arc<Run>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = kept.runs.iter().rev().find(|entry| entry.run.id.as_str() == run && entry.owner == *owner)?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Before a program runs, its packages may have to come. Cheap to clone; all clones tell the same.
+/// Before a program runs, it may have to wait for its turn, and its packages may have to come. Cheap to clone; all clones
+/// tell the same.
 #[derive(Debug, Clone)]
 pub struct Phase(Arc<watch::Sender<String>>);
 
@@ -20,10 +21,9 @@ impl Phase {
         self.0.borrow().clone()
     }
 
-    /// Returns when it is another.
-    pub async fn changed(&self) {
-        // It fails only when the sender is gone, which is ours.
-        let _ = self.0.subscribe().changed().await;
+    /// For whoever must not miss a change between two looks.
+    pub fn listen(&self) -> Listener {
+        Listener(self.0.subscribe())
     }
 
     /// It is this from now on.
@@ -35,5 +35,22 @@ impl Phase {
             }
             differs
         });
+    }
+}
+
+#[derive(Debug)]
+pub struct Listener(watch::Receiver<String>);
+
+impl Listener {
+    /// What it is, which counts as heard.
+    pub fn now(&mut self) -> String {
+        self.0.borrow_and_update().clone()
+    }
+
+    /// Returns when it is another than was last heard; never, once nobody is left to say so.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending().await
+        }
     }
 }

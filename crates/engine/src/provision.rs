@@ -6,7 +6,7 @@ use std::time::Duration;
 use belljar_core::{Ground, HostCalls, Language, Layer, PackageKind, Sandbox, Source};
 use belljar_packages::{Environment, InstallError, InstallErrorKind, Installed, Needs, Packages, Wanted};
 
-use crate::{EngineError, Installation, Phase, Principal, Wants, python, run};
+use crate::{EngineError, Installation, Observer, Phase, Principal, Wants, python, run};
 
 /// What marks a package of Node's among others.
 const NPM: &str = "npm:";
@@ -49,6 +49,8 @@ pub struct Outside {
     pub provisions: Option<Provisions>,
     /// `None` where there are no tools to call.
     pub calls: Option<Arc<dyn HostCalls>>,
+    /// Those who are told what happens.
+    pub observers: Vec<Arc<dyn Observer>>,
 }
 
 /// Where packages come from, and whether a program's imports are looked at.

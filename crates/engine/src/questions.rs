@@ -169,13 +169,14 @@ async fn answer(
     };
     let wanted = Wanted { required: install.requirements, ..Wanted::new(kind, &Ground::default()) };
     let phase = Phase::default();
+    let mut told = phase.listen();
     let mut installing = pin!(provisions.asked_for(sandbox, wanted, shelf, &phase));
     let installed = loop {
         tokio::select! {
             installed = &mut installing => break installed,
             () = withdrawn.cancelled() => return,
-            () = phase.changed() => {
-                let words = phase.now();
+            () = told.changed() => {
+                let words = told.now();
                 if !words.is_empty() {
                     line(sandbox, id, &json!({"err": format!("{words}\n")}), Part::MoreComes);
                 }

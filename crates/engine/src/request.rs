@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::departure::Departure;
+use crate::log::Piece;
 use crate::phase::Phase;
 use crate::rich::{Names, Rich};
 use crate::settings::Wish;
@@ -88,13 +89,15 @@ pub struct Attendance {
     pub occasion: Option<u64>,
     /// Once cancelled, the caller stays no longer: the run goes on as a job at once.
     pub leave: Option<CancellationToken>,
+    /// Who hears what the program prints as it prints it.
+    pub listener: Option<mpsc::UnboundedSender<Piece>>,
 }
 
 impl Attendance {
     /// Of a caller that nobody can be asked by.
     pub fn new(stays: Stays) -> Attendance {
         let (departure, phase) = (Departure::default(), Phase::default());
-        Attendance { stays, departure, phase, occasion: None, leave: None }
+        Attendance { stays, departure, phase, occasion: None, leave: None, listener: None }
     }
 }
 

@@ -24,8 +24,11 @@ use crate::desks::Desks;
 use crate::kernels::Kernels;
 use crate::news::{Newsroom, SandboxEvent};
 use crate::provision::Shelf;
+use crate::quota::Hold;
 use crate::teardown::Teardowns;
-use crate::{EngineError, Gone, Principal, SandboxId, SandboxInfo, Settings};
+use crate::tenure::{Slots, Tenure};
+use crate::traffic::Toll;
+use crate::{Closed, EngineError, Event, Gone, Observer, Principal, SandboxId, SandboxInfo, Settings, observer};
 
 /// Shorter idle times would end a sandbox between two calls of the same agent.
 const IDLE_MIN: Duration = Duration::from_secs(1);
@@ -35,14 +38,14 @@ pub(crate) struct Sandboxes {
     table: Mutex<Table>,
     /// A sandbox came that may end before all others.
     arrived: Notify,
-    /// One permit for each sandbox that may stand; it comes back when nothing of the sandbox is left.
-    slots: Arc<Semaphore>,
+    /// A slot comes back when nothing of the sandbox is left.
+    slots: Slots,
     teardowns: Arc<Teardowns>,
     news: Newsroom,
-    sandboxes_max: usize,
+    observers: Arc<[Arc<dyn Observer>]>,
+    /// The engine ends.
+    stop: CancellationToken,
     runs_per_sandbox_max: usize,
-    idle: Duration,
-    age_max: Duration,
 }
 
 #[derive(Debug)]
@@ -74,6 +77,9 @@ pub(crate) struct Named {
     pub(crate) desks: Desks,
     /// What it sees of the tools that it can call.
     pub(crate) files: tokio::sync::Mutex<Vec<Layer>>,
+    /// Whether it was opened with a network.
+    pub(crate) has_network: bool,
+    pub(crate) toll: Toll,
     pub(crate) closing: CancellationToken,
     place: Arc<RwLock<Option<Place>>>,
     activity: Mutex<Activity>,
@@ -90,12 +96,15 @@ pub(crate) struct Arrival {
     pub(crate) shelf: Shelf,
     pub(crate) files: Vec<Layer>,
     pub(crate) slot: OwnedSemaphorePermit,
+    pub(crate) hold: Hold,
+    pub(crate) has_network: bool,
 }
 
 #[derive(Debug)]
 struct Place {
     sandbox: Box<dyn Sandbox>,
     slot: OwnedSemaphorePermit,
+    hold: Hold,
 }
 
 #[derive(Debug)]
@@ -107,6 +116,11 @@ struct Activity {
 impl Named {
     fn activity(&self) -> MutexGuard<'_, Activity> {
         self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody uses it now.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.activity().users == 0
     }
 
     /// When it ends if nothing uses it from `now` on; while it is used, that moves with `now`.
@@ -141,17 +155,22 @@ fn later(from: Instant, by: Duration) -> Instant {
 }
 
 impl Sandboxes {
-    pub(crate) fn new(settings: &Settings, teardowns: Arc<Teardowns>, news: Newsroom) -> Arc<Sandboxes> {
+    pub(crate) fn new(
+        settings: &Settings,
+        teardowns: Arc<Teardowns>,
+        news: Newsroom,
+        observers: Arc<[Arc<dyn Observer>]>,
+        stop: CancellationToken,
+    ) -> Arc<Sandboxes> {
         Arc::new(Sandboxes {
             table: Mutex::new(Table { standing: HashMap::new(), open: true, gone: VecDeque::new() }),
             arrived: Notify::new(),
-            slots: Arc::new(Semaphore::new(settings.sandboxes_max.min(Semaphore::MAX_PERMITS))),
+            slots: Slots::new(settings.into()),
             teardowns,
             news,
-            sandboxes_max: settings.sandboxes_max,
+            observers,
+            stop,
             runs_per_sandbox_max: settings.runs_per_sandbox_max,
-            idle: settings.idle,
-            age_max: settings.age_max,
         })
     }
 
@@ -159,20 +178,30 @@ impl Sandboxes {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn tenure(&self) -> Tenure {
+        self.slots.tenure()
+    }
+
+    /// Those that are too old by it go at once.
+    pub(crate) fn change_tenure(&self, tenure: Tenure) {
+        self.slots.change(tenure);
+        self.arrived.notify_one();
+    }
+
+    fn age_max(&self) -> Duration {
+        self.tenure().age_max
+    }
+
     /// Room for one more, before it is opened.
     pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, EngineError> {
-        let slots = self.slots.clone();
-        if let Ok(slot) = slots.clone().try_acquire_owned() {
+        if let Some(slot) = self.slots.take() {
             return Ok(slot);
         }
-        let none = || EngineError::TooManySandboxes { max: self.sandboxes_max };
-        if self.close_fallen() == 0 {
-            return Err(none());
-        }
-        match tokio::time::timeout(FALLEN_GO_IN, slots.acquire_owned()).await {
-            Ok(Ok(slot)) => Ok(slot),
-            _ => Err(none()),
-        }
+        let waited = match self.close_fallen() {
+            0 => None,
+            _ => self.slots.wait(FALLEN_GO_IN).await,
+        };
+        waited.ok_or_else(|| EngineError::TooManySandboxes { max: self.tenure().sandboxes_max })
     }
 
     /// Sandboxes that fell while nobody used them, and still take room; returns how many.
@@ -188,30 +217,33 @@ impl Sandboxes {
     }
 
     pub(crate) fn add(&self, owner: &Principal, arrival: Arrival) -> Result<SandboxInfo, EngineError> {
-        let Arrival { id, limits, idle, sandbox, shelf, files, slot } = arrival;
+        let Arrival { id, limits, idle, sandbox, shelf, files, slot, hold, has_network } = arrival;
         let now = Instant::now();
+        let tenure = self.tenure();
         let named = Arc::new(Named {
             id,
             owner: owner.clone(),
             limits,
             isolation: sandbox.isolation().clone(),
-            idle: idle.unwrap_or(self.idle).max(IDLE_MIN).min(self.age_max),
+            idle: idle.unwrap_or(tenure.idle).max(IDLE_MIN).min(tenure.age_max),
             born: now,
             seats: seats(self.runs_per_sandbox_max),
             kernels: Kernels::default(),
             shelf,
             desks: Desks::default(),
             files: tokio::sync::Mutex::new(files),
+            has_network,
+            toll: Toll::default(),
             closing: CancellationToken::new(),
-            place: Arc::new(RwLock::new(Some(Place { sandbox, slot }))),
+            place: Arc::new(RwLock::new(Some(Place { sandbox, slot, hold }))),
             activity: Mutex::new(Activity { users: 0, last: now }),
             runs: AtomicU64::new(0),
         });
-        let info = named.info(now, self.age_max);
+        let info = named.info(now, tenure.age_max);
         let mut table = self.table();
         if !table.open {
             drop(table);
-            self.close(&named);
+            self.close(&named, Closed::Shutdown);
             return Err(EngineError::ShuttingDown);
         }
         table.standing.insert(named.id.clone(), named);
@@ -224,11 +256,12 @@ impl Sandboxes {
     /// Finds a sandbox and holds on to it.
     pub(crate) fn take(self: &Arc<Self>, who: &Principal, id: &str) -> Result<InUse, EngineError> {
         let now = Instant::now();
+        let age_max = self.age_max();
         let table = self.table();
         let named = table.find(who, id)?.clone();
         // Not swept yet, and already over.
-        if named.ends(now, self.age_max) <= now {
-            return Err(EngineError::SandboxGone { why: named.expiry(now, self.age_max) });
+        if named.ends(now, age_max) <= now {
+            return Err(EngineError::SandboxGone { why: named.expiry(now, age_max) });
         }
         let place = named.place.clone().try_read_owned().map_err(|_| EngineError::UnknownSandbox)?;
         let place = OwnedRwLockReadGuard::try_map(place, Option::as_ref).map_err(|_| EngineError::UnknownSandbox)?;
@@ -239,16 +272,33 @@ impl Sandboxes {
 
     pub(crate) fn list(&self, who: &Principal) -> Vec<SandboxInfo> {
         let now = Instant::now();
+        let age_max = self.age_max();
         let mut infos: Vec<_> = self
             .table()
             .standing
             .values()
             .filter(|named| named.owner == *who)
-            .map(|named| named.info(now, self.age_max))
+            .map(|named| named.info(now, age_max))
             .filter(|info| !info.expires_in.is_zero())
             .collect();
         infos.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.id.as_str().cmp(b.id.as_str())));
         infos
+    }
+
+    /// Everybody's, oldest first, with their owners.
+    pub(crate) fn all(&self) -> Vec<(Principal, SandboxInfo)> {
+        let now = Instant::now();
+        let age_max = self.age_max();
+        let table = self.table();
+        let mut all: Vec<_> =
+            table.standing.values().map(|named| (named.owner.clone(), named.info(now, age_max))).collect();
+        all.sort_by(|(_, a), (_, b)| b.age.cmp(&a.age).then_with(|| a.id.as_str().cmp(b.id.as_str())));
+        all
+    }
+
+    /// Whose it is, if it stands.
+    pub(crate) fn owner(&self, id: &str) -> Option<Principal> {
+        self.table().standing.get(id).map(|named| named.owner.clone())
     }
 
     /// Takes a sandbox away from its owner; the handle is done when nothing of it is left.
@@ -263,30 +313,34 @@ impl Sandboxes {
             table.remove(&named, Gone::Destroyed);
             named
         };
-        Ok(self.close(&named))
+        Ok(self.close(&named, Closed::Destroyed))
     }
 
     /// Closes what is past its time, and says when to look again.
     fn sweep(&self) -> Option<Instant> {
         let now = Instant::now();
+        let age_max = self.age_max();
         let mut over = Vec::new();
         let mut next: Option<Instant> = None;
         let mut table = self.table();
         for named in table.standing.values() {
-            let ends = named.ends(now, self.age_max);
+            let ends = named.ends(now, age_max);
             if ends <= now {
                 over.push(named.clone());
             } else {
                 next = Some(next.map_or(ends, |next| next.min(ends)));
             }
         }
-        for named in &over {
-            table.remove(named, named.expiry(now, self.age_max));
-        }
+        let over = over.into_iter().map(|named| {
+            let why = named.expiry(now, age_max);
+            table.remove(&named, why);
+            (named, why)
+        });
+        let over: Vec<_> = over.collect();
         drop(table);
-        for named in over {
+        for (named, why) in over {
             tracing::info!(sandbox = %named.id, owner = named.owner.as_str(), "a sandbox expired");
-            self.close(&named);
+            self.close(&named, why.into());
         }
         next
     }
@@ -299,25 +353,41 @@ impl Sandboxes {
             std::mem::take(&mut table.standing)
         };
         for named in all.values() {
-            self.close(named);
+            self.close(named, Closed::Shutdown);
         }
     }
 
     /// Once for each sandbox, after it left the table.
-    fn close(&self, named: &Arc<Named>) -> JoinHandle<Result<(), EngineError>> {
+    fn close(&self, named: &Arc<Named>, why: Closed) -> JoinHandle<Result<(), EngineError>> {
         named.closing.cancel();
+        let event = Event::SandboxClosed { owner: &named.owner, sandbox: &named.id, why };
+        observer::tell(&self.observers, &event);
         self.news.tell(&named.owner, &named.id, SandboxEvent::Gone);
-        let place = named.place.clone();
+        let named = named.clone();
         self.teardowns.begin(async move {
-            let place = place.write().await.take();
-            place.map(|place| (place.sandbox, place.slot))
+            let place = named.place.write().await.take();
+            place.map(|Place { sandbox, slot, hold }| {
+                // What it moved while no program ran in it that anybody waited for.
+                hold.charge_egress(named.toll.rest(sandbox.moved_bytes()));
+                (sandbox, (slot, hold))
+            })
         })
+    }
+
+    /// Its owner's quota ends it.
+    pub(crate) fn close_spent(&self, named: &Arc<Named>) {
+        let removed = self.table().remove(named, Gone::Spent);
+        if removed {
+            self.close(named, Gone::Spent.into());
+        }
     }
 
     fn close_if_standing(&self, named: &Arc<Named>) {
         let removed = self.table().remove(named, Gone::Lost);
         if removed {
-            self.close(named);
+            // A program that the engine's end stopped leaves its sandbox in doubt too.
+            let why = if self.stop.is_cancelled() { Closed::Shutdown } else { Closed::Lost };
+            self.close(named, why);
         }
     }
 }
@@ -410,7 +480,7 @@ impl InUse {
     /// When the sandbox goes if nothing uses it from now on.
     pub(crate) fn expires_in(&self) -> Duration {
         let now = Instant::now();
-        self.named.ends(now, self.sandboxes.age_max).saturating_duration_since(now)
+        self.named.ends(now, self.sandboxes.age_max()).saturating_duration_since(now)
     }
 
     /// From here on the hold keeps it from closing in disorder, but not from being idle.

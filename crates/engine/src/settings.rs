@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belljar_core::{Ground, Limits};
 
+use crate::Quota;
 use crate::network::NetworkSettings;
 
 /// The engine's bounds. Everything that could grow has one.
@@ -11,9 +12,9 @@ use crate::network::NetworkSettings;
 pub struct Settings {
     /// Created sandboxes at once. Throw-away ones are bounded by `runs_max` instead.
     pub sandboxes_max: usize,
-    /// Programs at once, in all sandboxes together.
+    /// Programs at once, in all sandboxes together; and a quarter more, for principals that have none running.
     pub runs_max: usize,
-    /// Runs that may wait for their turn past that.
+    /// Runs that may wait for their turn past that, of one principal half as many.
     pub queue_max: usize,
     pub runs_per_sandbox_max: usize,
     /// How long a created sandbox stays without being used.
@@ -29,6 +30,8 @@ pub struct Settings {
     /// Own ones of the operator's, besides one for each interpreter of the host.
     pub templates: Vec<Template>,
     pub network: NetworkSettings,
+    /// What each principal may have that has no word of its own on it.
+    pub quota: Quota,
     /// Sandboxes that are opened ahead; without it each is opened when it is asked for.
     pub pool: Option<PoolSettings>,
 }
@@ -70,7 +73,8 @@ impl Default for Settings {
         Settings {
             sandboxes_max: 256,
             runs_max: (4 * cores).max(8),
-            queue_max: 1024,
+            // A thousand that come at once find room, even where one caller may take half of it.
+            queue_max: 2048,
             runs_per_sandbox_max: 8,
             idle: Duration::from_secs(30 * 60),
             age_max: Duration::from_secs(24 * 60 * 60),
@@ -86,6 +90,7 @@ impl Default for Settings {
             kept_output_bytes_max: 24 * 1024 * 1024,
             templates: Vec::new(),
             network: NetworkSettings::default(),
+            quota: Quota::default(),
             pool: None,
         }
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{HostCalls, Language, Later, Layer};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::admission::Admission;
@@ -14,9 +15,10 @@ use crate::jobs::Jobs;
 use crate::lease::Lessor;
 use crate::news::Newsroom;
 use crate::outputs::Outputs;
+use crate::quota::Books;
 use crate::sandboxes::{InUse, Sandboxes};
 use crate::teardown::Tasks;
-use crate::{EngineError, Principal, Provisions, Settings, Template, run};
+use crate::{EngineError, Event, Observer, Principal, Provisions, Settings, Template, observer, run};
 
 /// A file operation moves at most some megabytes within memory; a guest that takes longer is starved or stuck.
 const FILE_MAX: Duration = Duration::from_secs(30);
@@ -32,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) lessor: Lessor,
     pub(crate) sandboxes: Arc<Sandboxes>,
     pub(crate) admission: Admission,
+    pub(crate) books: Arc<Books>,
     pub(crate) outputs: Outputs,
     pub(crate) jobs: Jobs,
     pub(crate) templates: Vec<Template>,
@@ -39,8 +42,21 @@ pub(crate) struct Shared {
     pub(crate) provisions: Option<Provisions>,
     /// `None` where there are no tools to call.
     pub(crate) calls: Option<Arc<dyn HostCalls>>,
+    pub(crate) observers: Arc<[Arc<dyn Observer>]>,
     pub(crate) news: Newsroom,
+    pub(crate) begun: Instant,
+    /// Nothing new is taken; cancelled with `stop` at the latest.
+    pub(crate) draining: CancellationToken,
+    /// What was taken and is not answered yet.
+    pub(crate) work: TaskTracker,
     pub(crate) stop: CancellationToken,
+}
+
+/// Of a call that was let in, until it is answered.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    _task: TaskTrackerToken,
+    _work: TaskTrackerToken,
 }
 
 impl fmt::Debug for Shared {
@@ -58,18 +74,28 @@ impl Shared {
         })
     }
 
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        observer::tell(&self.observers, event);
+    }
+
+    /// Whether all that has to be written down of what begins now could be.
+    pub(crate) fn can_record(&self) -> Result<(), EngineError> {
+        let can = self.observers.iter().all(|observer| observer.can_record());
+        if can { Ok(()) } else { Err(EngineError::NotRecorded) }
+    }
+
     /// What a sandbox of this owner's is to see of the tools that it can call.
     pub(crate) async fn files(&self, who: &Principal) -> Vec<Layer> {
         match &self.calls {
-            Some(calls) => calls.layers(who.as_str()).await,
-            None => Vec::new(),
+            Some(calls) if who.may_call() => calls.layers(who.as_str()).await,
+            _ => Vec::new(),
         }
     }
 
-    /// Counted before the look at `stop`, while a shutdown sets that before it counts: one of the two sees the other.
-    pub(crate) fn enter(&self) -> Result<TaskTrackerToken, EngineError> {
-        let token = self.tasks.token();
-        if self.stop.is_cancelled() { Err(EngineError::ShuttingDown) } else { Ok(token) }
+    /// Counted before the look at `draining`, while a shutdown sets that before it counts: one of the two sees the other.
+    pub(crate) fn enter(&self) -> Result<Entered, EngineError> {
+        let entered = Entered { _task: self.tasks.token(), _work: self.work.token() };
+        if self.draining.is_cancelled() { Err(EngineError::ShuttingDown) } else { Ok(entered) }
     }
 
     pub(crate) async fn file_answer<T>(&self, used: &InUse, operation: Later<'_, T>) -> Result<T, EngineError> {

@@ -25,7 +25,7 @@ use crate::search::{self, Detail};
 use crate::skills::Skills;
 use crate::snapshot::{Snapshot, Snapshots, Source};
 use crate::stubs::{self, Dialect};
-use crate::upstream::Upstreams;
+use crate::upstream::{Bridge, Face, Upstreams};
 
 /// What a call has if nobody says otherwise.
 pub(crate) const CALL_DEFAULT: Duration = Duration::from_secs(60);
@@ -131,6 +131,31 @@ impl Gateway {
     /// Whether the operator believes what this server says of its tools.
     pub fn trusts(&self, server: &str) -> bool {
         self.0.server(server).is_some_and(|server| server.rules.trusts())
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+
+    /// The servers that clients see as they are.
+    pub fn forwarded(&self) -> Vec<String> {
+        let all = self.0.upstreams.names().into_iter();
+        all.filter(|name| self.0.upstreams.config(name).is_some_and(|config| config.forward)).collect()
+    }
+
+    /// A connection to one of them, on behalf of a client. See [`Upstreams::bridge`].
+    pub async fn bridge(&self, server: &str, face: Face) -> Result<Bridge, CallError> {
+        self.0.upstreams.bridge(server, face).await
+    }
+
+    /// How long one of them may be silent.
+    pub fn patience(&self, server: &str) -> Duration {
+        self.0.server(server).map_or(CALL_DEFAULT, |server| server.timeout)
+    }
+
+    /// Puts personal data back in the place of its tokens, on the way to a server.
+    pub fn reveal(&self, owner: &str, value: &mut Value) {
+        self.0.settings.privacy.reveal(owner, value);
     }
 
     pub fn has_servers(&self) -> bool {

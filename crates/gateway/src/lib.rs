@@ -28,5 +28,5 @@ pub mod stubs;
 pub mod tokens;
 pub mod upstream;
 
-pub use broker::Budget;
+pub use broker::{Budget, Passing};
 pub use gateway::{Gateway, Search, ServerSettings, Settings, direct_name};

@@ -18,6 +18,8 @@ mod building;
 mod decode;
 mod directory;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inside;
 mod names;
 mod registry;

@@ -127,6 +127,10 @@ impl Sandbox for AttendedSandbox {
         self.sandbox().map(Sandbox::refused).unwrap_or_default()
     }
 
+    fn moved_bytes(&self) -> u64 {
+        self.sandbox().map(Sandbox::moved_bytes).unwrap_or_default()
+    }
+
     fn is_alive(&self) -> bool {
         self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is_alive())
     }

@@ -18,7 +18,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 /// Output of a program, as text.
-pub(crate) fn clean(bytes: &[u8]) -> String {
+pub fn clean(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let moves = |byte: &u8| matches!(byte, b'\r' | 0x08 | 0x1b);
     if text.as_bytes().iter().any(moves) {

@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 
 use belljar_core::Soon;
+use belljar_gateway::Gateway;
 pub use belljar_gateway::Search;
 use belljar_gateway::approval::Approvals;
 use belljar_gateway::error::CallError;
@@ -35,6 +36,10 @@ pub trait CodeMode: Debug + Send + Sync {
     fn account(&self, who: &str, run: &str, calls: u64, entered: u64, direct: u64);
     /// Counts up whenever the tools are others.
     fn changes(&self) -> watch::Receiver<u64>;
+    /// Those behind it, if some of them are forwarded whole.
+    fn forwards(&self) -> Option<&Gateway> {
+        None
+    }
 }
 
 /// A call that the model makes itself.
@@ -45,10 +50,21 @@ pub struct DirectCall {
     pub occasion: Option<u64>,
     pub name: String,
     pub arguments: JsonObject,
+    pub aim: Aim,
+}
+
+/// What a call that the model makes itself is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Aim {
+    Call,
+    /// Only to be permitted; it is made elsewhere. The name is the upstream's own, and the result says how it was permitted.
+    Permit {
+        server: String,
+    },
 }
 
 #[cfg(test)]
 pub(crate) mod fake;
-mod real;
+pub(crate) mod real;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The protocol's side of the server: which methods there are, who calls, and what ends a call early.
 
 mod offered;
+mod prompting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -9,13 +10,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::http::request::Parts;
+use belljar_access::{Pass, Scope};
 use belljar_engine::{Departure, Engine, Principal};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CompleteRequestParams, CompleteResult,
-    CustomRequest, CustomResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, Extensions,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
-    SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -23,10 +26,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approval::Desk;
 use crate::cancelled::Cancelled;
+use crate::forward::{self, Forward, Passage, Session};
 use crate::gateway::CodeMode;
+use crate::logging::Level;
 use crate::profiles::{self, Memory, Profile};
 use crate::subscriptions::Subscriptions;
-use crate::{resources, schema};
+use crate::tasks::Tasks;
+use crate::watch::{Watch, Watched};
+use crate::{resources, schema, scopes};
+
+/// How long what never changes while we run may be kept, and what changes with a word about it.
+const LASTING_MS: u64 = 3_600_000;
+const BRIEF_MS: u64 = 5_000;
 
 const INSTRUCTIONS: &str = "Runs code in isolated sandboxes without network. One-off: run_code. To keep files between \
      calls: create_sandbox, then pass its sandbox_id to run_code, exec and the file tools; destroy_sandbox when done.";
@@ -58,6 +69,8 @@ pub struct Surface {
     pub code_mode: Option<Arc<dyn CodeMode>>,
     /// Whether those tools can also be called without a program.
     pub direct: bool,
+    /// Who is told of requests.
+    pub watch: Watch,
 }
 
 impl Surface {
@@ -69,7 +82,8 @@ impl Surface {
 impl Default for Surface {
     fn default() -> Surface {
         // Clients give up after 60 seconds and more.
-        Surface { profile: None, yield_after: Duration::from_secs(45), code_mode: None, direct: false }
+        let yield_after = Duration::from_secs(45);
+        Surface { profile: None, yield_after, code_mode: None, direct: false, watch: Watch::default() }
     }
 }
 
@@ -87,6 +101,13 @@ pub(crate) struct Handler {
     subscriptions: Subscriptions,
     /// What people are asked; one for all connections.
     desk: Arc<Desk>,
+    /// Servers that are forwarded whole; one for all connections.
+    forward: Option<Arc<Forward>>,
+    /// This connection's own lines to them.
+    session: Session,
+    /// Which log messages this connection wants.
+    level: Level,
+    tasks: Arc<Tasks>,
 }
 
 impl Handler {
@@ -98,12 +119,18 @@ impl Handler {
         Handler::new(engine, surface, Callers::InRequest)
     }
 
+    /// For a connection on which a whole conversation goes on: ids of requests are its own, and no other's word cancels them.
+    pub(crate) fn another(&self) -> Handler {
+        Handler { cancelled: Arc::default(), ..self.clone() }
+    }
+
     fn new(engine: Engine, surface: Surface, callers: Callers) -> Handler {
         let profile = surface.profile.as_deref().and_then(profiles::find);
         let tools = match profile {
             Some(profile) => profile.tools(&engine.languages()),
             None => schema::tools(&engine.languages(), &engine.templates(), surface.has_servers()),
         };
+        let forward = surface.code_mode.as_ref().and_then(|code_mode| Forward::new(code_mode.forwards()?));
         Handler {
             engine,
             surface,
@@ -114,23 +141,50 @@ impl Handler {
             callers,
             subscriptions: Subscriptions::default(),
             desk: Arc::default(),
+            forward,
+            session: Session::default(),
+            level: Level::default(),
+            tasks: Arc::default(),
         }
     }
 
-    /// Over HTTP a request without a principal is a hole in the transport, and is served to nobody.
-    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
-        self.caller_in(&context.extensions)
+    /// The way of a request to the servers that are forwarded, if there are any, and its caller may call others' tools.
+    fn passage<'a>(&'a self, who: &'a Principal, context: &'a RequestContext<RoleServer>) -> Option<Passage<'a>> {
+        let forward = self.forward.as_deref()?;
+        self.pass(context).is_ok_and(|pass| pass.scopes.has(Scope::Tools)).then_some(())?;
+        Some(Passage { forward, session: &self.session, level: &self.level, who, context })
     }
 
-    fn caller_in(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
+    /// With those who are told of each request.
+    pub(crate) fn watched(self) -> Watched<Handler> {
+        let watch = self.surface.watch.clone();
+        Watched::new(self, watch)
+    }
+
+    /// Over HTTP a request without a pass is a hole in the transport, and is served to nobody.
+    fn pass(&self, context: &RequestContext<RoleServer>) -> Result<Pass, ErrorData> {
+        self.pass_in(&context.extensions)
+    }
+
+    fn pass_in(&self, extensions: &Extensions) -> Result<Pass, ErrorData> {
         if self.callers == Callers::Local {
-            return Ok(Principal::local());
+            return Ok(Pass::local());
         }
         let parts = extensions.get::<Parts>();
-        parts.and_then(|parts| parts.extensions.get::<Principal>()).cloned().ok_or_else(|| {
-            tracing::error!("a request reached the handler without a principal");
+        parts.and_then(|parts| parts.extensions.get::<Pass>()).cloned().ok_or_else(|| {
+            tracing::error!("a request reached the handler without a pass");
             ErrorData::internal_error("the caller is not known", None)
         })
+    }
+
+    /// Whoever calls, if they may do what needs this scope. The gate has said so before, where it could tell.
+    fn caller(&self, context: &RequestContext<RoleServer>, need: Scope) -> Result<Principal, ErrorData> {
+        let pass = self.pass(context)?;
+        if pass.scopes.has(need) {
+            Ok(pass.principal)
+        } else {
+            Err(ErrorData::invalid_request(scopes::missing(need), None))
+        }
     }
 }
 
@@ -143,7 +197,8 @@ impl Handler {
         departure: &Departure,
         work: impl Future<Output = Result<T, ErrorData>>,
     ) -> Result<T, ErrorData> {
-        let hangup = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Hangup>().cloned());
+        let in_parts = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Hangup>());
+        let hangup = in_parts.or_else(|| context.extensions.get::<Hangup>()).cloned();
         let hung_up = async {
             match &hangup {
                 Some(Hangup(token)) => token.cancelled().await,
@@ -191,6 +246,11 @@ impl ServerHandler for Handler {
             .enable_resources_list_changed()
             .enable_resources_subscribe()
             .build();
+        if self.profile.is_none() || self.forward.is_some() {
+            let more = self.more_capabilities();
+            (capabilities.prompts, capabilities.completions) = (more.prompts, more.completions);
+            (capabilities.logging, capabilities.extensions) = (more.logging, more.extensions);
+        }
         let mut instructions = self.profile.map_or(INSTRUCTIONS, Profile::instructions).to_owned();
         if self.surface.has_servers() {
             if let Some(tools) = &mut capabilities.tools {
@@ -210,15 +270,27 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let who = self.caller(&context)?;
+        let pass = self.pass(&context)?;
         let offered = self.offered(&context.extensions);
-        let listed = async { Ok(ListToolsResult::with_all_items(self.offered_tools(&who, offered).await)) };
+        let listed = async {
+            let listed = ListToolsResult::with_all_items(self.offered_tools(&pass, offered).await);
+            let ttl = if self.surface.has_servers() { BRIEF_MS } else { LASTING_MS };
+            // Who may do less is offered less.
+            Ok(listed.with_ttl_ms(ttl).with_cache_scope(CacheScope::Private))
+        };
         self.unless_cancelled(&context, &Departure::default(), Box::pin(listed)).await
     }
 
     /// The HTTP transport checks `Mcp-Param-*` headers against this.
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.tools.iter().find(|tool| tool.name == name).cloned()
+        let own = self.tools.iter().find(|tool| tool.name == name).cloned();
+        own.or_else(|| Some(self.forward.as_ref()?.tool(name)?.offered))
+    }
+
+    async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        let discovered = DiscoverResult::from_server_info(versions, self.get_info());
+        Ok(discovered.with_ttl_ms(LASTING_MS).with_cache_scope(CacheScope::Public))
     }
 
     async fn call_tool(
@@ -226,13 +298,13 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let who = self.caller(&context)?;
+        let pass = self.pass(&context)?;
         let departure = Departure::default();
         // Boxed, as those below: the protocol library moves a request's future several times on its way to its task, and
         // this one is tens of kilobytes.
-        let answering = Box::pin(self.answer(request, &who, &context, &departure));
+        let answering = Box::pin(self.answer(request, &pass, &context, &departure));
         let mut answer = self.unless_cancelled(&context, &departure, answering).await;
-        if let Some(hider) = self.hider(&who) {
+        if let Some(hider) = self.hider(&pass.principal) {
             hider.answer(&mut answer);
         }
         answer
@@ -243,7 +315,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let who = self.caller(&context)?;
+        let who = self.caller(&context, Scope::Read)?;
         let cursor = request.and_then(|request| request.cursor);
         let list = async {
             let mut listed = resources::list(&self.engine, &who, cursor.as_deref()).await?;
@@ -251,7 +323,10 @@ impl ServerHandler for Handler {
                 let own = profile.list_resources(&self.engine, &who, &self.memory).await;
                 listed.resources.splice(0..0, own);
             }
-            Ok(listed)
+            if let (Some(passage), None) = (self.passage(&who, &context), &cursor) {
+                listed.resources.extend(passage.resources().await);
+            }
+            Ok(listed.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
         };
         self.unless_cancelled(&context, &Departure::default(), Box::pin(list)).await
     }
@@ -259,12 +334,22 @@ impl ServerHandler for Handler {
     async fn list_resource_templates(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let who = self.caller(&context, Scope::Read)?;
         // Those of a profile stand for themselves, as where it comes from.
         let own = self.profile.map(Profile::templates).unwrap_or_default();
-        let templates = if own.is_empty() { resources::templates() } else { own };
-        Ok(ListResourceTemplatesResult::with_all_items(templates))
+        let mut templates = if own.is_empty() { resources::templates() } else { own };
+        let Some(passage) = self.passage(&who, &context) else {
+            let listed = ListResourceTemplatesResult::with_all_items(templates);
+            return Ok(listed.with_ttl_ms(LASTING_MS).with_cache_scope(CacheScope::Public));
+        };
+        let list = async {
+            templates.extend(passage.templates().await);
+            let listed = ListResourceTemplatesResult::with_all_items(templates);
+            Ok(listed.with_ttl_ms(BRIEF_MS).with_cache_scope(CacheScope::Private))
+        };
+        self.unless_cancelled(&context, &Departure::default(), Box::pin(list)).await
     }
 
     async fn read_resource(
@@ -272,20 +357,26 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let who = self.caller(&context)?;
+        let who = self.caller(&context, Scope::Read)?;
         let read = async {
             if let Some(profile) = self.profile
                 && let Some(read) = profile.read_resource(&self.engine, &who, &self.memory, &request.uri).await
             {
-                return read;
+                return read.map(ReadResourceResponse::from);
             }
-            resources::read(&self.engine, &who, &request.uri).await
+            match self.passage(&who, &context).filter(|_| !forward::is_own(&request.uri)) {
+                Some(passage) => passage.read(&request).await,
+                None => {
+                    let read = resources::read(&self.engine, &who, &request.uri).await?;
+                    Ok(read.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into())
+                }
+            }
         };
         let mut read = self.unless_cancelled(&context, &Departure::default(), Box::pin(read)).await;
         if let Some(hider) = self.hider(&who) {
             hider.read(&mut read);
         }
-        read.map(ReadResourceResponse::from)
+        read
     }
 
     async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
@@ -296,8 +387,8 @@ impl ServerHandler for Handler {
 
     /// A connection of the older revisions. It is told from here on.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if let Ok(who) = self.caller_in(&context.extensions) {
-            self.subscriptions.begin(&self.engine, self.tool_news(), who, context.peer);
+        if let Ok(pass) = self.pass_in(&context.extensions) {
+            self.subscriptions.begin(&self.engine, self.tool_news(), pass.principal, context.peer);
         }
     }
 
@@ -306,66 +397,158 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let who = self.caller(&context)?;
-        self.subscriptions.begin(&self.engine, self.tool_news(), who.clone(), context.peer);
-        self.subscriptions.subscribe(&self.engine, &who, &request.uri)
+        let who = self.caller(&context, Scope::Read)?;
+        self.subscriptions.begin(&self.engine, self.tool_news(), who.clone(), context.peer.clone());
+        match self.passage(&who, &context).filter(|_| !forward::is_own(&request.uri)) {
+            Some(passage) => {
+                let subscribing = Box::pin(passage.subscribe(&request.uri));
+                self.unless_cancelled(&context, &Departure::default(), subscribing).await
+            }
+            None => self.subscriptions.subscribe(&self.engine, &who, &request.uri),
+        }
     }
 
     async fn unsubscribe(
         &self,
         request: UnsubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        let who = self.caller(&context, Scope::Read)?;
+        if let Some(passage) = self.passage(&who, &context).filter(|_| !forward::is_own(&request.uri)) {
+            let unsubscribing = Box::pin(passage.unsubscribe(&request.uri));
+            return self.unless_cancelled(&context, &Departure::default(), unsubscribing).await;
+        }
         self.subscriptions.unsubscribe(&request.uri);
         Ok(())
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(self.subscriptions.accept(&self.engine, self.tool_news(), requested))
+        let mut accepted = self.subscriptions.accept(&self.engine, self.tool_news(), requested);
+        if self.forward.is_some() {
+            accepted.prompts_list_changed = requested.prompts_list_changed;
+            let foreign = requested.resource_subscriptions.iter().flatten().filter(|uri| !forward::is_own(uri));
+            let foreign: Vec<String> = foreign.take(forward::WATCHED_MAX).cloned().collect();
+            if !foreign.is_empty() {
+                accepted.resource_subscriptions.get_or_insert_default().extend(foreign);
+            }
+        }
+        Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let request = context.request_context();
-        let who = self.caller(request)?;
+        let who = self.caller(request, Scope::Read)?;
         let (accepted, sink) = (context.accepted(), context.sink().clone());
-        let listening = self.subscriptions.listen(&self.engine, self.tool_news(), who, accepted, sink);
+        let listening = async {
+            let passage = self.passage(&who, request);
+            let others = async {
+                match &passage {
+                    Some(passage) => passage.listen(accepted, context.sink()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                done = self.subscriptions.listen(&self.engine, self.tool_news(), who.clone(), accepted, sink) => done,
+                () = others => Ok(()),
+            }
+        };
         self.unless_cancelled(request, &Departure::default(), Box::pin(listening)).await
     }
 
-    /// rmcp answers with an empty list, though we offer no prompts.
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(no_method("prompts/list"))
+        let who = self.pass(&context)?.principal;
+        let listing = Box::pin(self.prompts(&who, &context));
+        self.unless_cancelled(&context, &Departure::default(), listing).await
     }
 
-    /// The same for completions.
-    async fn complete(
-        &self,
-        _: CompleteRequestParams,
-        _: RequestContext<RoleServer>,
-    ) -> Result<CompleteResult, ErrorData> {
-        Err(no_method("completion/complete"))
-    }
-
-    /// And for these it says only the method's name.
     async fn get_prompt(
         &self,
-        _: GetPromptRequestParams,
-        _: RequestContext<RoleServer>,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        Err(no_method("prompts/get"))
+        let who = self.pass(&context)?.principal;
+        let getting = Box::pin(self.prompt(&request, &who, &context));
+        self.unless_cancelled(&context, &Departure::default(), getting).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let who = self.caller(&context, Scope::Read)?;
+        let completing = Box::pin(self.completed(&request, &who, &context));
+        self.unless_cancelled(&context, &Departure::default(), completing).await
     }
 
     #[expect(deprecated, reason = "older clients still ask")]
     async fn set_level(
         &self,
-        _: rmcp::model::SetLevelRequestParams,
-        _: RequestContext<RoleServer>,
+        request: rmcp::model::SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        Err(no_method("logging/setLevel"))
+        let who = self.pass(&context)?.principal;
+        let is_older = context.protocol_version().is_none_or(|version| version.has_initialize());
+        if !is_older || (self.profile.is_some() && self.forward.is_none()) {
+            return Err(no_method("logging/setLevel"));
+        }
+        self.level.set(request.level);
+        if let Some(passage) = self.passage(&who, &context) {
+            let setting = async {
+                passage.set_level(request.level).await;
+                Ok(())
+            };
+            return self.unless_cancelled(&context, &Departure::default(), Box::pin(setting)).await;
+        }
+        Ok(())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let who = self.caller(&context, Scope::Read)?;
+        let getting = Box::pin(self.task(&request.task_id, &who, &context));
+        self.unless_cancelled(&context, &Departure::default(), getting).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let who = self.caller(&context, Scope::Run)?;
+        let updating = async {
+            if let Some(passage) = self.passage(&who, &context)
+                && let Some(updated) = passage.update_task(&request).await
+            {
+                return updated;
+            }
+            self.tasks.update(&self.desk, &who, &request.task_id, &request.input_responses)
+        };
+        self.unless_cancelled(&context, &Departure::default(), Box::pin(updating)).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let who = self.caller(&context, Scope::Run)?;
+        let cancelling = async {
+            if let Some(passage) = self.passage(&who, &context)
+                && let Some(cancelled) = passage.cancel_task(&request.task_id).await
+            {
+                return cancelled;
+            }
+            self.tasks.cancel(&self.engine, &who, &request.task_id).await
+        };
+        self.unless_cancelled(&context, &Departure::default(), Box::pin(cancelling)).await
     }
 
     /// rmcp reads a known method with parameters of the wrong shape as a custom one, and would deny that it exists.
@@ -385,9 +568,17 @@ impl ServerHandler for Handler {
             "resources/subscribe",
             "resources/unsubscribe",
             "subscriptions/listen",
+            "prompts/list",
+            "prompts/get",
+            "completion/complete",
+            "logging/setLevel",
+            "tasks/get",
+            "tasks/update",
+            "tasks/cancel",
         ];
         // A request that says its own revision is of one that has no handshake.
-        let is_gone = request.method == "initialize" && context.meta.protocol_version().is_some();
+        const GONE: &[&str] = &["initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+        let is_gone = GONE.contains(&request.method.as_str()) && context.meta.protocol_version().is_some();
         if KNOWN.contains(&request.method.as_str()) && !is_gone {
             let sentence =
                 format!("the params of {} do not have the shape that the protocol gives them", request.method);
@@ -419,7 +610,8 @@ mod tests {
         let capabilities = serde_json::to_value(&info.capabilities).unwrap();
         assert_eq!(
             capabilities,
-            serde_json::json!({"tools": {}, "resources": {"subscribe": true, "listChanged": true}})
+            serde_json::json!({"tools": {}, "resources": {"subscribe": true, "listChanged": true}, "prompts": {},
+                "completions": {}, "logging": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
         );
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use belljar_engine::Principal;
 use rmcp::ErrorData;
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ReadResourceResult, ResourceContents};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, GetPromptResult, ReadResourceResponse, ResourceContents,
+};
 use serde_json::{Map, Value};
 
 use crate::gateway::CodeMode;
@@ -34,7 +36,11 @@ impl Hider {
         }
     }
 
-    fn result(&self, result: &mut CallToolResult) {
+    pub(crate) fn prompt(&self, prompt: &mut GetPromptResult) {
+        prompt.messages.iter_mut().for_each(|message| self.block(&mut message.content));
+    }
+
+    pub(crate) fn result(&self, result: &mut CallToolResult) {
         result.content.iter_mut().for_each(|block| self.block(block));
         if let Some(Value::Object(map)) = &mut result.structured_content {
             let ids = IDS.map(|name| map.remove(name).map(|id| (name.to_owned(), id)));
@@ -62,9 +68,12 @@ impl Hider {
         }
     }
 
-    pub(crate) fn read(&self, read: &mut Result<ReadResourceResult, ErrorData>) {
+    pub(crate) fn read(&self, read: &mut Result<ReadResourceResponse, ErrorData>) {
         match read {
-            Ok(read) => read.contents.iter_mut().for_each(|contents| self.contents(contents)),
+            Ok(ReadResourceResponse::Complete(read)) => {
+                read.contents.iter_mut().for_each(|contents| self.contents(contents))
+            }
+            Ok(_) => {}
             Err(error) => self.error(error),
         }
     }

@@ -38,6 +38,7 @@ impl Progress {
     pub(crate) async fn during<W: Future>(&self, wall: Duration, phase: &Phase, work: W) -> W::Output {
         let Some((peer, token)) = &self.told else { return work.await };
         let started = Instant::now();
+        let mut phase = phase.listen();
         let mut work = pin!(work);
         loop {
             let elapsed = started.elapsed().as_secs_f64();

@@ -37,12 +37,18 @@ pub(super) struct Ready {
 impl There {
     /// The image of that name, ready. The first time takes a second, or as long as it takes to fetch it; whoever else asks
     /// in the meantime waits for the same.
-    pub(super) async fn ready(&self, reference: &str, fetch: Fetch) -> Result<Arc<Ready>, BackendError> {
+    pub(super) async fn ready(self: &Arc<Self>, reference: &str, fetch: Fetch) -> Result<Arc<Ready>, BackendError> {
         let cell = {
             let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(images.entry(reference.to_owned()).or_default())
         };
-        cell.get_or_try_init(|| self.make_ready(reference, fetch)).await.map(Arc::clone)
+        let made = cell.get_or_try_init(|| async {
+            let (there, reference) = (Arc::clone(self), reference.to_owned());
+            // In a task of its own: a caller that goes away while the engine makes a container would leave it behind.
+            let making = tokio::spawn(async move { there.make_ready(&reference, fetch).await });
+            making.await.map_err(|error| setup("making an image ready", &error))?
+        });
+        made.await.map(Arc::clone)
     }
 
     async fn make_ready(&self, reference: &str, fetch: Fetch) -> Result<Arc<Ready>, BackendError> {

@@ -1,13 +1,13 @@
-//! `belljar config show`: every setting, and where it came from.
+//! `belljar config`: every setting and where it came from, whether a file is right, and what editors need to know.
 
-use std::fmt::Display;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::config::{Config, Value, approve_word};
+use crate::config::{Config, Row, Sources, schema};
 
 #[derive(Debug, Args)]
 pub(super) struct Configuration {
@@ -23,88 +23,53 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Tell whether a file can be used, and what is wrong with it
+    Check {
+        /// The file; without it, the one that would be used, and the variables
+        file: Option<PathBuf>,
+    },
+    /// Print a JSON Schema of the file, for editors
+    Schema,
 }
 
 impl Configuration {
-    pub(super) fn execute(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let Action::Show { json: as_json } = self.action;
-        let none = || "none".to_owned();
-        let rows = [
-            row("idle_timeout", &config.idle_timeout, |time| format!("{} s", time.as_secs_f64())),
-            row("max_age", &config.max_age, |time| format!("{} s", time.as_secs_f64())),
-            row("max_sandboxes", &config.max_sandboxes, |max| max.map_or_else(|| "by open files".to_owned(), shown)),
-            row("yield_after", &config.yield_after, |time| format!("{} s", time.as_secs_f64())),
-            row("profile", &config.profile, |profile| profile.clone().unwrap_or_else(none)),
-            row("walls.backend", &config.walls.backend, |wall| shown(wall)),
-            row("walls.allow", &config.walls.allow, |walls| list(&walls.iter().map(shown).collect::<Vec<_>>())),
-            row("pool.enabled", &config.pool.enabled, |enabled| shown(enabled)),
-            row("pool.memory_mb", &config.pool.memory_mb, |mb| mb.map_or_else(|| "by memory".to_owned(), shown)),
-            row("pool.max", &config.pool.max, |max| shown(max)),
-            row("network.allow", &config.network.allow, |hosts| list(&hosts.words())),
-            row("network.default", &config.network.default, |grants| {
-                list(&grants.iter().map(ToString::to_string).collect::<Vec<_>>())
-            }),
-            row("network.private", &config.network.private, |ranges| list(ranges)),
-            row("audit.file", &config.network.audit, |file| {
-                file.as_ref().map_or_else(none, |file| file.display().to_string())
-            }),
-            row("packages.install", &config.packages.install, |install| shown(install)),
-            row("packages.infer", &config.packages.infer, |infer| shown(infer)),
-            row("packages.cache", &config.packages.cache, |cache| {
-                cache.as_ref().map_or_else(|| "usual".to_owned(), |cache| cache.display().to_string())
-            }),
-            row("packages.cache_gb", &config.packages.cache_gb, |gb| shown(gb)),
-            row("images.mirrors", &config.images.mirrors, |mirrors| {
-                list(&mirrors.iter().map(|(name, hosts)| format!("{name}: {}", hosts.join(" "))).collect::<Vec<_>>())
-            }),
-            row("images.insecure", &config.images.insecure, |hosts| list(hosts)),
-            row("images.auth", &config.images.auth, |file| {
-                file.as_ref().map_or_else(none, |file| file.display().to_string())
-            }),
-            row("upstreams.files", &config.upstreams.files, |files| {
-                list(&files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>())
-            }),
-            row("upstreams.approve", &config.upstreams.approve, |approve| approve_word(*approve).to_owned()),
-            row("upstreams.direct", &config.upstreams.direct, |direct| shown(direct)),
-            row("upstreams.calls", &config.upstreams.calls, |calls| shown(calls)),
-            row("upstreams.in_flight", &config.upstreams.in_flight, |count| shown(count)),
-            row("skills.folder", &config.upstreams.skills, |folder| {
-                folder.as_ref().map_or_else(|| "usual".to_owned(), |folder| folder.display().to_string())
-            }),
-            row("privacy.hide", &config.upstreams.hide, |kinds| list(kinds)),
-            row("packages.refresh_days", &config.packages.refresh_days, |days| shown(days)),
-        ];
-        let templates: Vec<&str> = config.templates.iter().map(|template| template.name.as_str()).collect();
-        let file = config.file.as_ref().map(|path| path.display().to_string());
+    pub(super) fn execute(self, config: impl FnOnce() -> anyhow::Result<Config>) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
-        if as_json {
-            let settings: serde_json::Map<_, _> = rows
-                .iter()
-                .map(|(name, value, whence)| ((*name).to_owned(), json!({"value": value, "from": whence})))
-                .collect();
-            writeln!(out, "{:#}", json!({"file": file, "settings": settings, "templates": templates}))?;
-            return Ok(ExitCode::SUCCESS);
+        match self.action {
+            Action::Schema => writeln!(out, "{:#}", schema())?,
+            Action::Check { file } => {
+                let config = match file {
+                    Some(file) => Sources::only(&file).read()?,
+                    None => config()?,
+                };
+                let shown = config.file.map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
+                writeln!(out, "{shown}: ok")?;
+            }
+            Action::Show { json: true } => writeln!(out, "{:#}", as_json(&config()?))?,
+            Action::Show { json: false } => {
+                let config = config()?;
+                let file = config.file.as_ref().map_or_else(|| "none".to_owned(), |file| file.display().to_string());
+                writeln!(out, "file: {}", plain(&file))?;
+                let rows = config.rows();
+                let widest = rows.iter().map(|row| row.key.chars().count()).max().unwrap_or(0).min(32);
+                for Row { key, value, from } in rows {
+                    writeln!(out, "{:<widest$} {:<16} ({from})", plain(&key), plain(&value))?;
+                }
+            }
         }
-        writeln!(out, "file: {}", file.unwrap_or_else(none))?;
-        for (name, value, whence) in rows {
-            writeln!(out, "{name:<21} {value:<16} ({whence})")?;
-        }
-        let templates = if templates.is_empty() { none() } else { templates.join(", ") };
-        let secrets: Vec<String> = config.secrets.iter().map(|secret| secret.name.clone()).collect();
-        writeln!(out, "{:<21} {}", "secrets", list(&secrets))?;
-        writeln!(out, "{:<21} {templates}", "own templates")?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn row<T>(name: &'static str, value: &Value<T>, show: impl Fn(&T) -> String) -> (&'static str, String, String) {
-    (name, show(&value.value), value.whence.to_string())
+fn as_json(config: &Config) -> Value {
+    let settings: serde_json::Map<_, _> =
+        config.rows().into_iter().map(|row| (row.key, json!({"value": row.value, "from": row.from}))).collect();
+    let templates: Vec<&str> = config.templates.iter().map(|template| template.name.as_str()).collect();
+    let secrets: Vec<&str> = config.secrets.iter().map(|secret| secret.name.as_str()).collect();
+    json!({"file": config.file, "settings": settings, "templates": templates, "secrets": secrets})
 }
 
-fn list(words: &[String]) -> String {
-    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
-}
-
-fn shown(value: impl Display) -> String {
-    value.to_string()
+/// A line stays a line.
+fn plain(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
 }

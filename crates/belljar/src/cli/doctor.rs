@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::selftest::{self, State, Verdict};
 use crate::wiring;
 
 #[derive(Debug, Args)]
@@ -31,6 +32,8 @@ struct Examined {
     backend: Arc<dyn Backend>,
     probe: Probe,
     trial: Trial,
+    /// What the walls' self-test found; only of the wall that the server would have.
+    probes: Option<Result<Vec<Verdict>, String>>,
 }
 
 impl Doctor {
@@ -48,9 +51,9 @@ impl Doctor {
                 Some(trial) => trial,
                 None => runtime.block_on(try_one(backend.as_ref())),
             };
-            Examined { backend, probe, trial }
+            Examined { backend, probe, trial, probes: None }
         };
-        let (own, others) = match (named, config.walls.backend.value) {
+        let (mut own, others) = match (named, config.walls.backend.value) {
             (Some(WishedWall::Named(choice)), _) => (examine(choice), Vec::new()),
             (_, wish) => {
                 let mut all: Vec<Examined> = Choice::ALL.into_iter().map(examine).collect();
@@ -65,6 +68,9 @@ impl Doctor {
                 (all.remove(own), all)
             }
         };
+        if own.is_usable() {
+            own.probes = Some(runtime.block_on(selftest::examine(own.backend.as_ref())));
+        }
         let mut stdout = std::io::stdout().lock();
         if self.json {
             writeln!(stdout, "{:#}", as_json(&own, &others))?;
@@ -77,7 +83,12 @@ impl Doctor {
 
 impl Examined {
     fn is_usable(&self) -> bool {
-        self.probe.usable() && matches!(self.trial, Trial::Opened { .. })
+        let holds = match &self.probes {
+            None => true,
+            Some(Ok(verdicts)) => verdicts.iter().all(|verdict| verdict.state != State::Fired),
+            Some(Err(_)) => false,
+        };
+        holds && self.probe.usable() && matches!(self.trial, Trial::Opened { .. })
     }
 }
 
@@ -112,7 +123,7 @@ fn failed(error: BackendError) -> Trial {
 }
 
 fn write_text(out: &mut impl Write, own: &Examined, others: &[Examined]) -> std::io::Result<()> {
-    let Examined { backend, probe, trial } = own;
+    let Examined { backend, probe, trial, probes } = own;
     writeln!(out, "backend {}", backend.name())?;
     for wall in &probe.walls {
         write_wall(out, wall)?;
@@ -121,6 +132,7 @@ fn write_text(out: &mut impl Write, own: &Examined, others: &[Examined]) -> std:
         Trial::Opened { took } => writeln!(out, "  ok       sandbox     opened and closed ({took:.1?})")?,
         Trial::Failed { why, fix } => writeln!(out, "  MISSING  sandbox     {why}\n           fix: {fix}")?,
     }
+    write_probes(out, probes.as_ref())?;
     writeln!(out, "languages")?;
     for language in &probe.languages {
         write_wall(out, language)?;
@@ -136,6 +148,24 @@ fn write_text(out: &mut impl Write, own: &Examined, others: &[Examined]) -> std:
         }
     }
     Ok(())
+}
+
+fn write_probes(out: &mut impl Write, probes: Option<&Result<Vec<Verdict>, String>>) -> std::io::Result<()> {
+    match probes {
+        None => Ok(()),
+        Some(Err(why)) => writeln!(out, "self-test\n  MISSING  self-test   {why}"),
+        Some(Ok(verdicts)) => {
+            writeln!(out, "self-test (from inside a sandbox)")?;
+            verdicts.iter().try_for_each(|Verdict { probe, state, words }| {
+                let state = match state {
+                    State::Passed => "ok      ",
+                    State::Fired => "FIRED   ",
+                    State::NotApplicable => "none    ",
+                };
+                writeln!(out, "  {state} {probe:<11} {words}")
+            })
+        }
+    }
 }
 
 fn write_wall(out: &mut impl Write, wall: &Wall) -> std::io::Result<()> {
@@ -162,9 +192,28 @@ fn as_json(own: &Examined, others: &[Examined]) -> Value {
         "usable": own.is_usable(),
         "walls": walls(&own.probe.walls),
         "sandbox": trial(&own.trial),
+        "self_test": probes_json(own.probes.as_ref()),
         "languages": walls(&own.probe.languages),
         "others": others,
     })
+}
+
+fn probes_json(probes: Option<&Result<Vec<Verdict>, String>>) -> Value {
+    match probes {
+        None => Value::Null,
+        Some(Err(why)) => json!({ "state": "undone", "why": why }),
+        Some(Ok(verdicts)) => {
+            let one = |verdict: &Verdict| {
+                let state = match verdict.state {
+                    State::Passed => "passed",
+                    State::Fired => "fired",
+                    State::NotApplicable => "none",
+                };
+                json!({ "probe": verdict.probe, "state": state, "words": verdict.words })
+            };
+            verdicts.iter().map(one).collect()
+        }
+    }
 }
 
 fn wall_json(wall: &Wall) -> Value {

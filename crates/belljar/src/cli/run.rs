@@ -160,9 +160,10 @@ fn unusable(backend: &dyn Backend) -> Result<(), Complaint> {
 
 /// Says what is done before the program runs. For ever.
 async fn tell(phase: Phase) -> Infallible {
+    let mut told = phase.listen();
     loop {
-        phase.changed().await;
-        let words = phase.now();
+        told.changed().await;
+        let words = told.now();
         if !words.is_empty() {
             // Without a stderr nobody reads it.
             let _ = writeln!(std::io::stderr(), "belljar: {words}");

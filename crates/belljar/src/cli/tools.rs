@@ -12,6 +12,7 @@ use belljar_gateway::error::CallError;
 use belljar_gateway::search::Detail;
 use belljar_gateway::stubs::{self, Dialect};
 use belljar_gateway::{Gateway, Search};
+use belljar_store::Records;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
@@ -88,7 +89,7 @@ impl Tools {
         config.upstreams.approve.or_flag(Some(belljar_gateway::policy::Approve::Never));
         let runtime = wiring::runtime_for_many()?;
         runtime.block_on(async {
-            let gateway = wiring::gateway(&config, None, None)?.filter(Gateway::has_servers);
+            let gateway = wiring::gateway(&config, None, &Records::default(), None)?.filter(Gateway::has_servers);
             let Some(gateway) = gateway else {
                 let hint =
                     "name a file of servers with --mcp-config, or write them below [upstreams] in the configuration";

@@ -12,6 +12,21 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time back from now, such as 90s, 30m, 12h or 7d.
+pub(super) fn back(text: &str) -> Result<Duration, String> {
+    let wrong = || "give a time such as 90s, 30m, 12h or 7d".to_owned();
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        _ => return Err(wrong()),
+    };
+    let count: u32 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    Ok(Duration::from_secs(u64::from(count) * seconds))
+}
+
 /// An address with a port. `localhost` is the one name that is known without asking anybody.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
@@ -29,6 +44,15 @@ mod tests {
         assert_eq!(address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));
         for bad in ["localhost", "127.0.0.1", "example.com:80", ":80", ""] {
             assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_back_have_a_unit() {
+        assert_eq!(back("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(back("2d"), Ok(Duration::from_secs(2 * 86_400)));
+        for bad in ["", "h", "5", "-1h", "1.5h", "1w", "5\u{e4}", "99999999999d"] {
+            assert!(back(bad).is_err(), "{bad}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use belljar_images::Registries;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Value;
@@ -19,11 +20,14 @@ pub(crate) struct Images {
     pub(crate) auth: Value<Option<PathBuf>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawImages {
+    /// Hosts that have copies of a registry's images, by the registry's name.
     mirrors: Option<BTreeMap<String, Vec<String>>>,
+    /// Registries without TLS.
     insecure: Option<Vec<String>>,
+    /// Docker's config.json with logins.
     auth: Option<PathBuf>,
 }
 

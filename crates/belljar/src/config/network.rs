@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use belljar_core::{Grant, PACKAGES};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Value;
@@ -19,7 +20,6 @@ pub(crate) struct Network {
     pub(crate) private: Value<Vec<String>>,
     /// Names that are not asked for, since the operator says where they are.
     pub(crate) hosts: Vec<(String, IpAddr)>,
-    pub(crate) audit: Value<Option<PathBuf>>,
 }
 
 /// Hosts that may be asked for.
@@ -72,35 +72,39 @@ pub(crate) enum SecretSource {
     Command(String),
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawNetwork {
+    /// What callers may ask for: hosts, and the word `packages` for the package registries.
     allow: Option<Vec<String>>,
+    /// Hosts for every sandbox whose caller asks for none.
     default: Option<Vec<String>>,
+    /// Ranges of addresses that granted names may lead to though they are not public.
     private: Option<Vec<String>>,
+    /// Names with their addresses, which are then not looked up.
     #[serde(default)]
     hosts: BTreeMap<String, IpAddr>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawAudit {
-    file: Option<PathBuf>,
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSecret {
+    /// The variable that has its value.
     env: Option<String>,
+    /// The file that has its value, which nobody else may read.
     file: Option<PathBuf>,
+    /// A line for the shell that prints its value.
+    #[schemars(extend("writeOnly" = true))]
     command: Option<String>,
+    /// Where it may go.
     hosts: Vec<String>,
+    /// The headers that it may go in; left out: any.
     #[serde(default)]
     headers: Vec<String>,
 }
 
 impl Network {
-    pub(super) fn resolve(raw: RawNetwork, audit: RawAudit) -> Result<Network, Complaint> {
+    pub(super) fn resolve(raw: RawNetwork) -> Result<Network, Complaint> {
         let hosts = |words: Option<Vec<String>>| words.map(|words| Hosts::read(&words)).transpose();
         let default = hosts(raw.default)?;
         if default.as_ref().is_some_and(|default| default.packages) {
@@ -112,7 +116,6 @@ impl Network {
             default: Value::of(Vec::new(), default.map(|default| default.grants)),
             private: Value::of(Vec::new(), raw.private),
             hosts: raw.hosts.into_iter().collect(),
-            audit: Value::of(None, audit.file.map(Some)),
         })
     }
 }

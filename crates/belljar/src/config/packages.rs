@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Value;
@@ -18,13 +19,18 @@ pub(crate) struct Packages {
     pub(crate) refresh_days: Value<u32>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPackages {
+    /// Whether packages are installed.
     install: Option<bool>,
+    /// Also those that a program only imports.
     infer: Option<bool>,
+    /// Where packages are kept, in a directory `belljar` of ours.
     cache: Option<PathBuf>,
+    /// Past this, what was not used for longest goes.
     cache_gb: Option<u32>,
+    /// A set without versions is resolved anew after this.
     refresh_days: Option<u32>,
 }
 

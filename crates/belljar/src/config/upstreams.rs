@@ -1,15 +1,17 @@
 //! Other MCP servers, what a person is asked about them, and what the model is not to see.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use belljar_gateway::policy::Approve;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Value;
 use crate::complaint::Complaint;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Upstreams {
     /// Files in the form that other clients read too.
     pub(crate) files: Value<Vec<PathBuf>>,
@@ -26,28 +28,47 @@ pub(crate) struct Upstreams {
     pub(crate) patterns: Vec<(String, String)>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+// The servers have tokens.
+impl fmt::Debug for Upstreams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstreams").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawUpstreams {
+    /// Files of other MCP servers, in the form that other clients read too.
     files: Option<Vec<PathBuf>>,
+    /// Servers written here, by their names, with the keys that those files have.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Map<String, serde_json::Value>>", extend("writeOnly" = true))]
     servers: BTreeMap<String, toml::Value>,
+    /// What a person is asked about, of what no rule names.
+    #[schemars(extend("enum" = APPROVE))]
     approve: Option<String>,
+    /// The servers' tools as ordinary ones, too.
     direct: Option<bool>,
+    /// Calls that one run may make.
     calls: Option<u64>,
+    /// Calls of one run at once, 1 to 64.
     in_flight: Option<usize>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSkills {
+    /// Where programs that were kept are.
     folder: Option<PathBuf>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPrivacy {
+    /// What gets tokens in its place in what reaches the model.
+    #[schemars(extend("items" = {"type": "string", "enum": ["email", "phone", "card"]}))]
     hide: Option<Vec<String>>,
+    /// The same for patterns of your own: regular expressions by names of upper-case letters and `_`.
     #[serde(default)]
     patterns: BTreeMap<String, String>,
 }
@@ -82,6 +103,9 @@ impl Upstreams {
         self.own.is_some() || !self.files.value.is_empty()
     }
 }
+
+/// What a person can be asked.
+const APPROVE: [&str; 3] = ["never", "writes", "ask"];
 
 /// One of the three words.
 pub(crate) fn approve(word: &str) -> Result<Approve, Complaint> {

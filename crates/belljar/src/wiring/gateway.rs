@@ -5,30 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use belljar_egress::JsonLines;
-use belljar_gateway::audit::{Audit, Line, LogOnly};
 use belljar_gateway::ledger::Ledger;
 use belljar_gateway::policy::Rules;
 use belljar_gateway::privacy::Privacy;
 use belljar_gateway::skills::Skills;
 use belljar_gateway::upstream::{self, UpstreamConfig, Upstreams};
 use belljar_gateway::{Budget, Gateway, ServerSettings, Settings};
+use belljar_store::Records;
 
 use crate::complaint::Complaint;
 use crate::config::Config;
+use crate::watching::{Counted, Watching};
 
 /// Far more than anyone configures.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-
-/// Calls in the same file as connections.
-#[derive(Debug)]
-struct InFile(Arc<JsonLines>);
-
-impl Audit for InFile {
-    fn called(&self, line: &Line) {
-        self.0.note("call", line);
-    }
-}
 
 /// The servers, none of which is started.
 pub(crate) fn upstreams(config: &Config) -> Result<Upstreams, Complaint> {
@@ -47,7 +37,8 @@ pub(crate) fn upstreams(config: &Config) -> Result<Upstreams, Complaint> {
 pub(crate) fn gateway(
     config: &Config,
     store: Option<PathBuf>,
-    audit: Option<Arc<JsonLines>>,
+    records: &Records,
+    watching: Option<&Watching>,
 ) -> Result<Option<Gateway>, Complaint> {
     if !config.upstreams.need_a_gateway() {
         return Ok(None);
@@ -57,6 +48,11 @@ pub(crate) fn gateway(
     let names = upstreams.names();
     let servers = names.iter().filter_map(|name| upstreams.config(name)).map(server);
     let privacy = Privacy::new(&ours.hide.value, &ours.patterns);
+    let audit = super::records::of_calls(records);
+    let audit = match watching {
+        Some(watching) => Arc::new(Counted::new(&watching.watch, audit)),
+        None => audit,
+    };
     let settings = Settings {
         servers: servers.collect::<Result<_, _>>()?,
         approve: ours.approve.value,
@@ -64,7 +60,7 @@ pub(crate) fn gateway(
         privacy: privacy.map_err(|error| complain(&error.to_string()))?,
         skills: Skills::at(ours.skills.value.clone().or_else(|| super::usual_data().map(|data| data.join("skills")))),
         ledger: ledger(),
-        audit: audit.map_or_else(|| Arc::new(LogOnly) as Arc<dyn Audit>, |file| Arc::new(InFile(file))),
+        audit,
         store,
     };
     Ok(Some(Gateway::new(upstreams, settings)))
@@ -79,6 +75,12 @@ fn server(config: &UpstreamConfig) -> Result<ServerSettings, Complaint> {
     let rules = Rules::new(&config.allow, &config.ask, &config.deny, config.trusted);
     let rules = rules.map_err(|error| complain(&format!("server {:?}: {error}", config.name)))?;
     Ok(ServerSettings { name: config.name.clone(), rules, timeout: config.timeout, parses: config.parse })
+}
+
+/// What the servers' files say, which is only told apart from what they said before; with it, whether it can be read.
+pub(crate) fn servers_written(config: &Config) -> Result<Vec<String>, Complaint> {
+    configs(config)?;
+    config.upstreams.files.value.iter().map(|path| read(path).map(|(_, text)| text)).collect()
 }
 
 fn configs(config: &Config) -> Result<Vec<UpstreamConfig>, Complaint> {

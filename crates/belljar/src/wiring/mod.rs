@@ -2,11 +2,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 
+mod filter;
 mod gateway;
+mod log;
 mod outside;
+mod records;
 
 use std::env;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,38 +19,30 @@ use belljar_core::{Backend, HostCalls};
 use belljar_engine::{Engine, Outside, Settings};
 use belljar_gateway::Gateway;
 use tokio::runtime::Runtime;
-use tracing_subscriber::EnvFilter;
 
-pub(crate) use self::gateway::{gateway, ledger, upstreams};
-pub(crate) use self::outside::{Parts, parts, store};
+pub(crate) use self::filter::tell_only;
+pub(crate) use self::gateway::{gateway, ledger, servers_written, upstreams};
+pub(crate) use self::log::{LogFormat, log};
+pub(crate) use self::outside::{Parts, parts, store, watched_parts};
+pub(crate) use self::records::{complain as complain_of_history, history_file};
 use crate::complaint::Complaint;
-use crate::config::Config;
+use crate::config::{Config, Sources};
 use crate::install::{Os, Places};
 
-/// People read stderr; stdout belongs to data and to the protocol.
-pub(crate) fn log() {
-    let wanted = env::var("BELLJAR_LOG").ok().map(EnvFilter::try_new);
-    let (filter, refused) = match wanted {
-        Some(Ok(filter)) => (filter, None),
-        // The protocol library warns of every mistake of a client's, who is told anyway.
-        other => (EnvFilter::new("warn,rmcp=error"), other.and_then(Result::err)),
-    };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none())
-        .with_target(false)
-        .init();
-    if let Some(error) = refused {
-        tracing::warn!("BELLJAR_LOG is not a filter ({error}); such as info, or belljar_engine=debug, is");
-    }
+/// What the configuration is read from: a file that was named, or else the usual one, and the variables.
+pub(crate) fn sources(named: Option<PathBuf>) -> Sources {
+    // What is not text is none of ours: no key has such a name, and no value could be read.
+    let variables = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let variables = variables.filter(|(name, _)| name.starts_with("BELLJAR_"));
+    let variables = variables.map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect();
+    Sources { named, usual: usual_config(), variables }
 }
 
 /// Where people keep their configuration.
-pub(crate) fn usual_config() -> Option<PathBuf> {
+fn usual_config() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
     let base = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home)?;
-    Some(base.join("belljar/config.toml"))
+    Some(base.join("belljar"))
 }
 
 /// Where we keep what can be made again.
@@ -64,11 +59,25 @@ pub(crate) fn usual_data() -> Option<PathBuf> {
     Some(base.join("belljar"))
 }
 
+/// Where `belljar token` keeps tokens.
+pub(crate) fn usual_tokens() -> Option<PathBuf> {
+    Some(usual_data()?.join("access.json"))
+}
+
 /// Where we keep figures that nobody would miss for long.
 pub(crate) fn usual_state() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home)?;
     Some(base.join("belljar"))
+}
+
+fn user_runtime() -> Option<PathBuf> {
+    env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// Where we keep what goes with a process. Beside the cache where the system has no place for it: that is ours alone, too.
+pub(crate) fn usual_runtime() -> Option<PathBuf> {
+    user_runtime().map(|path| path.join("belljar")).or_else(|| Some(usual_cache()?.join("run")))
 }
 
 /// Shows an address to whoever sits here, if there is a way; the address was printed too.
@@ -81,13 +90,18 @@ pub(crate) fn open_browser(address: &str) {
     drop(started);
 }
 
+/// For what others have set the rules of, such as OpenTelemetry.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    env::var(name).ok()
+}
+
 /// Where programs are looked for.
 pub(crate) fn path() -> std::ffi::OsString {
     env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
 }
 
 pub(crate) fn host(config: &Config) -> Host {
-    let user_runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let user_runtime = user_runtime();
     let cache = usual_cache();
     let mut walls = config.walls.settings.clone();
     walls.docker.user_runtime.clone_from(&user_runtime);
@@ -98,8 +112,7 @@ pub(crate) fn host(config: &Config) -> Host {
         path: path(),
         home: env::var_os("HOME").map(Into::into),
         images: cache.as_ref().map(|cache| cache.join("images")),
-        // Beside the cache where the system has none for us: it is ours alone, too.
-        runtime: user_runtime.map(|path| path.join("belljar")).or_else(|| Some(cache.as_ref()?.join("run"))),
+        runtime: usual_runtime(),
         cache,
         walls,
         ..Host::default()
@@ -168,8 +181,9 @@ pub(crate) fn backend(choice: Choice, config: &Config) -> Arc<dyn Backend> {
 /// An engine with all that the configuration says of network and packages. Inside a runtime.
 pub(crate) fn engine(parts: Parts, settings: Settings) -> Engine {
     let settings = Settings { network: parts.network, ..settings };
+    let observers = parts.observers;
     let calls = parts.gateway.filter(Gateway::has_servers).map(|gateway| Arc::new(gateway) as Arc<dyn HostCalls>);
-    Engine::with_outside(parts.backend, settings, Outside { provisions: parts.provisions, calls })
+    Engine::with_outside(parts.backend, settings, Outside { provisions: parts.provisions, calls, observers })
 }
 
 /// What the engine may hand out on this host. Each sandbox takes a few descriptors of ours, so we take all that we may
@@ -185,6 +199,12 @@ pub(crate) fn settings() -> Settings {
 /// How many files this process may have open.
 fn open_files() -> usize {
     belljar_backends::raise_open_files().server as usize
+}
+
+/// How many connections of callers may be open. A thousand may come at once, each with one of its own; each takes a descriptor
+/// and some kilobytes. Sandboxes, and connections of their programs, need descriptors as well.
+pub(crate) fn connections_max() -> usize {
+    (open_files() / 4).clamp(64, 2048)
 }
 
 /// One client at a time is served fastest by one thread: a hand-over between cores costs more than the work.

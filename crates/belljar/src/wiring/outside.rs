@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use belljar_backends::{Preload, Walls};
 use belljar_core::{Backend, Host as NetworkHost};
-use belljar_egress::{
-    Audit, Bounds, Credential, Egress, Hidden, JsonLines, LogOnly, Over, Roots, Secret, Subnet, UpstreamProxy,
-};
-use belljar_engine::{NetworkSettings, Provisions};
+use belljar_egress::{Audit, Bounds, Credential, Egress, Hidden, Over, Roots, Secret, Subnet, UpstreamProxy};
+use belljar_engine::{NetworkSettings, Observer, Provisions};
 use belljar_gateway::Gateway;
 use belljar_packages::{HostSettings, Packages, Reachable, Registries};
 
 use crate::complaint::Complaint;
 use crate::config::{self, Config, SecretSource};
+use crate::watching::{Counted, Watching};
 
 /// More than any token or key.
 const SECRET_BYTES_MAX: u64 = 16 * 1024;
@@ -43,21 +42,40 @@ pub(crate) struct Parts {
     pub(crate) network: NetworkSettings,
     /// `None` where no other servers are configured.
     pub(crate) gateway: Option<Gateway>,
+    pub(crate) observers: Vec<Arc<dyn Observer>>,
 }
 
 /// Inside a runtime.
 pub(crate) fn parts(preload: Preload, config: &Config) -> Result<Parts, Complaint> {
+    watched_parts(preload, config, None)
+}
+
+/// The same, for a server that is watched. Inside a runtime.
+pub(crate) fn watched_parts(
+    preload: Preload,
+    config: &Config,
+    watching: Option<&Watching>,
+) -> Result<Parts, Complaint> {
     let registries = registries();
-    let audit = audit(config)?;
-    let egress = Egress::new(egress_settings(config, &registries, audit.clone())?).map_err(complain)?;
+    let records = super::records::records(config)?;
+    let audit = super::records::of_egress(&records);
+    let egress = Egress::new(egress_settings(config, &registries, audit, watching)?).map_err(complain)?;
     let has_upstreams = config.upstreams.are_configured();
     let store = if config.packages.install.value || has_upstreams { store(config)? } else { None };
-    let gateway = super::gateway(config, store.clone(), audit)?;
+    let gateway = super::gateway(config, store.clone(), &records, watching)?;
     let mut host = super::host(config);
     host.layers.clone_from(&store);
     host.trust = Some(egress.trust());
     let own = super::own_wall(config, &host, preload)?;
     let backend = belljar_egress::guard(Arc::new(Walls::new(own, host, preload)), egress);
+    let backend = match watching {
+        Some(watching) => watching.hold(backend),
+        None => backend,
+    };
+    let mut observers = watching.map(Watching::observers).unwrap_or_default();
+    if records.are_kept() {
+        observers.push(Arc::new(records));
+    }
     let network = NetworkSettings {
         allow: config.network.allow.value.grants.clone(),
         allow_packages: config.network.allow.value.packages,
@@ -69,7 +87,7 @@ pub(crate) fn parts(preload: Preload, config: &Config) -> Result<Parts, Complain
         packages: Packages::new(backend.clone(), package_settings(config, store, registries)),
         infer: config.packages.infer.value,
     });
-    Ok(Parts { backend, provisions, network, gateway })
+    Ok(Parts { backend, provisions, network, gateway, observers })
 }
 
 fn registries() -> Registries {
@@ -128,26 +146,17 @@ pub(crate) fn store(config: &Config) -> Result<Option<PathBuf>, Complaint> {
     }
 }
 
-/// The file of the audit, if there is to be one.
-fn audit(config: &Config) -> Result<Option<Arc<JsonLines>>, Complaint> {
-    let Some(path) = &config.network.audit.value else { return Ok(None) };
-    let opened = JsonLines::open(path).map_err(|error| {
-        let what = format!("the audit file {} cannot be opened: {error}", path.display());
-        Complaint::new(what, "name one that can be written, below [audit]")
-    });
-    opened.map(|file| Some(Arc::new(file)))
-}
-
 fn egress_settings(
     config: &Config,
     registries: &Registries,
-    audit: Option<Arc<JsonLines>>,
+    audit: Arc<dyn Audit>,
+    watching: Option<&Watching>,
 ) -> Result<belljar_egress::Settings, Complaint> {
     let network = &config.network;
     let private = network.private.value.iter().map(|range| range.parse::<Subnet>()).collect::<Result<_, _>>();
-    let audit: Arc<dyn Audit> = match audit {
-        Some(file) => file,
-        None => Arc::new(LogOnly),
+    let audit = match watching {
+        Some(watching) => Arc::new(Counted::new(&watching.watch, audit)),
+        None => audit,
     };
     let upstream = registries.proxy.as_ref().map(|url| UpstreamProxy::parse(url.reveal(), &registries.no_proxy));
     Ok(belljar_egress::Settings {

@@ -309,7 +309,7 @@ fn lines_that_are_no_messages() {
         (br#"{"jsonrpc":"2.0","id":true,"method":"tools/list"}"#, Error(null.clone(), invalid)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"no/such"}"#, Error(json!(7), method)),
         (br#"{"jsonrpc":"2.0","id":7,"method":""}"#, Error(json!(7), method)),
-        (br#"{"jsonrpc":"2.0","id":7,"method":"prompts/list"}"#, Error(json!(7), method)),
+        (br#"{"jsonrpc":"2.0","id":7,"method":"prompts/get"}"#, Error(json!(7), params)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call"}"#, Error(json!(7), params)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}"#, Error(json!(7), params)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":1}}"#, Error(json!(7), params)),
@@ -355,7 +355,7 @@ fn lines_that_are_no_messages() {
 #[test]
 fn methods_that_are_not_there() {
     let mut server = Server::start();
-    for name in ["no/such", "prompts/list", "logging/setLevel", "completion/complete", "", &"x".repeat(MIB)] {
+    for name in ["no/such", "tasks/list", "tasks/result", "", &"x".repeat(MIB)] {
         let id = server.client.request(name, json!({}));
         let answer = server.client.answer(id);
         assert_eq!(answer["error"]["code"], -32601, "{answer}");

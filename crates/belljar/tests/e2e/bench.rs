@@ -68,3 +68,32 @@ fn a_bench_that_is_ended_ends_its_servers() {
     assert_eq!(child.wait().unwrap().code(), Some(143));
     until("its servers are gone", Duration::from_secs(10), || !family.iter().any(|process| process.lives()));
 }
+
+/// Small numbers of all that it asks of a server, but for the long load.
+#[test]
+fn the_bench_of_a_server_runs() {
+    let words = ["bench", "serve", "--quick", "--json", "--only", "rss,http,neighbour,burst,idle,kill", "--kills", "2"];
+    let output = User::same().command(&words).stdin(Stdio::null()).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert!(output.status.success(), "{output:?}");
+    for (group, row, figure) in [
+        ("rss", "with a pool", "rss_mib"),
+        ("http", "over http", "p50_ms"),
+        ("neighbour", "beside the flood", "p99_ms"),
+        ("burst", "40 at once", "p99_ms"),
+        ("idle", "with a live python", "pss_each_mib"),
+        ("kill", "until all is dead", "p99_ms"),
+    ] {
+        let row = &report["groups"][group]["rows"][row];
+        assert!(row[figure].as_f64().is_some_and(|value| value > 0.0), "{group}: {row} of {report}");
+        assert!(row.get("success_percent").is_none_or(|percent| *percent == 100), "{group}: {row} of {report}");
+    }
+    // How long things take is the machine's; that nothing is left is ours.
+    let targets = report["targets"].as_array().unwrap();
+    for measure in
+        ["left after the next start", "idle sandboxes that outlive their end", "40 requests at once, answered"]
+    {
+        let target = targets.iter().find(|target| target["measure"] == measure);
+        assert!(target.is_some_and(|target| target["met"] == true), "{measure}: {report}");
+    }
+}

@@ -1,8 +1,9 @@
 //! Two small MCP clients, of which nothing is clever: what they send is what the test says.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{ChildStdin, ChildStdout};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -114,13 +115,15 @@ pub(crate) trait Caller {
 /// One message a line. Every line that comes is checked to be a message of the protocol.
 #[derive(Debug)]
 pub(crate) struct StdioClient {
-    stdin: Option<ChildStdin>,
+    stdin: Option<File>,
     messages: Receiver<Result<Value, String>>,
     next_id: u64,
 }
 
 impl StdioClient {
-    pub(crate) fn new(stdin: ChildStdin, stdout: ChildStdout) -> StdioClient {
+    /// On pipes, or on both halves of a socket.
+    pub(crate) fn new(stdin: impl Into<OwnedFd>, stdout: impl Into<OwnedFd>) -> StdioClient {
+        let (stdin, stdout) = (File::from(stdin.into()), File::from(stdout.into()));
         let (sender, messages) = mpsc::channel();
         // A thread, so that a test that writes much never waits for a server that does the same.
         std::thread::spawn(move || {

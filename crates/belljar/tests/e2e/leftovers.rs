@@ -213,12 +213,14 @@ fn after_sigterm() {
             let mark = mark();
             let code = format!("trap '' TERM INT; echo busy; setsid sleep {mark} & sleep {mark}");
 
-            let mut stdio = user.serve();
+            // Long enough to see that what does not end by itself is ended.
+            let soon = ["--shutdown-timeout", "0.5"];
+            let mut stdio = user.serve_with(&soon);
             let sandbox = stdio.client.create(json!({}));
             stdio.client.start("exec", json!({"sandbox_id": sandbox, "command": code}));
             stdio.client.start("run_code", json!({"language": "shell", "code": code}));
 
-            let mut http = user.serve_http(&[]);
+            let mut http = user.serve_http(&soon);
             let _connection = http.client.begin("run_code", json!({"language": "shell", "code": code}));
             until("all run", Duration::from_secs(10), || sleepers(&mark).len() == 6);
 

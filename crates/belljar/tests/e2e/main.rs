@@ -5,12 +5,15 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
 #![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
+mod access;
 mod bad_input;
 mod bench;
 mod cli;
 mod client;
 mod codemode;
+mod config;
 mod endings;
+mod fair;
 mod host;
 mod http;
 mod index;
@@ -19,9 +22,13 @@ mod languages;
 mod leftovers;
 mod network;
 mod packages;
+mod protocol;
+mod records;
 mod server;
+mod sockets;
 mod templates;
 mod walls;
+mod watching;
 
 #[test]
 fn no_file_is_left_out() {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -94,32 +95,62 @@ impl User {
         Server { child, client }
     }
 
+    /// On a unix socket at this path. `words` are further arguments.
+    pub(crate) fn serve_socket(&self, path: &Path, words: &[&str]) -> Server<StdioClient> {
+        let words: Vec<&str> =
+            ["serve", "--socket", path.to_str().unwrap()].into_iter().chain(words.iter().copied()).collect();
+        let mut child =
+            self.command(&words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("at unix:") {
+            line.clear();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "the server ended before it listened");
+        }
+        std::thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
+        Server { child, client: connect(path) }
+    }
+
     /// On a free port of loopback. `words` are further arguments.
     pub(crate) fn serve_http(&self, words: &[&str]) -> Server<Http> {
         self.serve_http_at("127.0.0.1:0", words)
     }
 
     pub(crate) fn serve_http_at(&self, address: &str, words: &[&str]) -> Server<Http> {
+        self.serve_http_heard(address, words).0
+    }
+
+    /// Also what it says on stderr from then on, line by line.
+    pub(crate) fn serve_http_heard(&self, address: &str, words: &[&str]) -> (Server<Http>, mpsc::Receiver<String>) {
         let words: Vec<&str> = ["serve", "--http", address].into_iter().chain(words.iter().copied()).collect();
         let mut child =
             self.command(&words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let (sender, ports) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
-            let mut line = String::new();
-            while stderr.read_line(&mut line).is_ok_and(|length| length > 0) {
-                if let Some(port) = port_in(&line) {
-                    let _ = sender.send(port);
-                    break;
-                }
-                line.clear();
+            // To the end, whoever listens, so that the server never waits for us.
+            for line in stderr.split(b'\n').map_while(Result::ok) {
+                let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
             }
-            // The rest is drained, so that the server never waits for us.
-            let _ = stderr.read_to_end(&mut Vec::new());
         });
-        let port = ports.recv_timeout(Duration::from_secs(30)).expect("the server says where it listens");
-        Server { child, client: Http::new(port) }
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let port = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = lines.recv_timeout(left).expect("the server says where it listens");
+            if let Some(port) = port_in(&line) {
+                break port;
+            }
+        };
+        (Server { child, client: Http::new(port) }, lines)
     }
+}
+
+/// A conversation on a unix socket.
+pub(crate) fn connect(path: &Path) -> StdioClient {
+    let stream = UnixStream::connect(path).unwrap();
+    let mut client = StdioClient::new(stream.try_clone().unwrap(), stream);
+    client.initialize();
+    client
 }
 
 fn port_in(line: &str) -> Option<u16> {
@@ -175,11 +206,14 @@ impl<C> Server<C> {
 impl<C> Drop for Server<C> {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // Politely, so that a test that failed leaves no cgroups; then by force.
-            let _ = Command::new("/bin/sh").args(["-c", &format!("kill {}", self.child.id())]).status();
+            // Politely, so that a test that failed leaves no cgroups, and again for what still runs; then by force.
             let deadline = Instant::now() + Duration::from_secs(10);
             while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(5));
+                let _ = Command::new("/bin/sh").args(["-c", &format!("kill {}", self.child.id())]).status();
+                let again = Instant::now() + Duration::from_millis(250);
+                while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < again {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
             }
         }
         let _ = self.child.kill();

@@ -1,7 +1,7 @@
 //! The engine's end.
 
 use belljar_core::{Ending, Range, State};
-use belljar_engine::EngineError;
+use belljar_engine::{Attendance, Away, EngineError, Stays};
 use belljar_testkit::fake::Manners;
 use tokio::time::sleep;
 
@@ -100,5 +100,48 @@ fn a_runtime_that_ends_first_leaves_nothing() {
     assert_eq!((fake.sandboxes(), fake.programs()), (2, 2));
     drop(runtime);
     drop(engine);
+    assert_nothing_left(&fake);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_takes_nothing_new_and_lets_the_rest_finish() {
+    let (fake, engine) = engine_with(Manners::default(), Settings { runs_max: 1, ..Settings::default() });
+    let id = sandbox(&engine).await;
+    let running = spawn(&engine, within(&id, "sleep 1000\nprint done"));
+    let waiting = spawn(&engine, fresh("sleep 1000\nprint done too"));
+    sleep(ms(10)).await;
+    let draining = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.drain(ms(5000)).await })
+    };
+    engine.draining().cancelled().await;
+    assert!(!engine.stopping().is_cancelled());
+    for error in [
+        engine.run(&me(), fresh("print a")).await.unwrap_err(),
+        engine.create(&me(), CreateRequest::default()).await.unwrap_err(),
+        engine.list(&me(), id.as_str(), ".", 1, 1).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, EngineError::ShuttingDown), "{error:?}");
+    }
+    assert!(!draining.is_finished());
+    assert_eq!(running.await.unwrap().unwrap().report.stdout, b"done\n");
+    assert_eq!(waiting.await.unwrap().unwrap().report.stdout, b"done too\n");
+    assert!(draining.await.unwrap(), "all came to their end");
+    engine.shutdown().await;
+    assert_nothing_left(&fake);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_has_its_time_and_counts_jobs() {
+    let (fake, engine) = engine();
+    let attendance = Attendance::new(Stays::Away(Away::KeepsSandbox));
+    let id = sandbox(&engine).await;
+    engine.attend(&me(), within(&id, "sleep 60000"), attendance).await.unwrap();
+    sleep(ms(10)).await;
+    let begun = tokio::time::Instant::now();
+    assert!(!engine.drain(ms(3000)).await);
+    assert!((ms(3000)..ms(3100)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert_eq!(fake.programs(), 1, "a drain ends nothing");
+    engine.shutdown().await;
     assert_nothing_left(&fake);
 }

@@ -9,6 +9,7 @@
 
 mod budget;
 mod lookup;
+mod passing;
 mod question;
 mod value;
 
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::budget::Budget;
 use self::budget::Purse;
 pub(crate) use self::lookup::tool;
+pub use self::passing::Passing;
 pub(crate) use self::question::SearchQuestion;
 use self::question::{CallQuestion, Question};
 use self::value::Keeps;
@@ -70,6 +72,7 @@ struct State {
 }
 
 /// A call's story, for those who read it later.
+#[derive(Debug)]
 struct Story {
     decision: &'static str,
     bytes_out: usize,

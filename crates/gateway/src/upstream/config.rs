@@ -32,6 +32,8 @@ pub struct UpstreamConfig {
     pub result_bytes_max: usize,
     /// Whether text that is JSON is handed to programs as a value.
     pub parse: bool,
+    /// Whether clients see all of it under its own names, as if it were a part of ours.
+    pub forward: bool,
     pub oauth: Oauth,
     /// Of the name and of what was written, secrets aside: by this the list of its tools is kept.
     pub(super) fingerprint: String,
@@ -214,6 +216,7 @@ fn server(
         deny: keys.strings("deny")?,
         result_bytes_max: (megabytes * 1024.0 * 1024.0) as usize,
         parse: keys.flag("parse", true)?,
+        forward: keys.flag("forward", false)?,
         oauth: oauth(&keys, &fill)?,
         fingerprint: fingerprint(name, entry),
     };

@@ -13,18 +13,19 @@ use rmcp::service::{
 };
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{AuthClient, IntoTransport, StreamableHttpClientTransport};
-use rmcp::{ClientHandler, RoleClient};
+use rmcp::{ClientHandler, RoleClient, Service};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::config::{Flavour, UpstreamConfig, Way};
-use super::failure::{of_start, upstream};
+use super::failure::{challenge_of_start, of_start, upstream};
 use super::hidden::Hidden;
 use super::http::Web;
 use super::login;
 use super::server::Server;
 use super::sse::Stream;
 use super::stdio;
+use super::tap::{Switchboard, Tap};
 use crate::error::{CallError, ErrorKind};
 
 /// Our side of a connection: offers nothing, answers every question at once, and hears that the tools have changed.
@@ -36,9 +37,22 @@ pub(super) struct Ear {
 pub(super) type Client = RunningService<RoleClient, Ear>;
 
 /// A connection, and what is cancelled once no process of it is left.
-pub(super) struct Connection {
-    pub(super) client: Client,
+pub(super) struct Connection<S: Service<RoleClient>> {
+    pub(super) client: RunningService<RoleClient, S>,
     pub(super) gone: Option<CancellationToken>,
+}
+
+/// Who connects, and as what.
+pub(super) struct Side<'a, S> {
+    pub(super) service: &'a S,
+    /// Hears what comes, in the order in which it comes.
+    pub(super) board: Option<&'a Arc<Switchboard>>,
+    /// Whether the older lifecycle is wanted, whatever the server can do.
+    pub(super) older: bool,
+    /// Whether this is the connection that the server's life hangs on; others come and go beside it.
+    pub(super) main: bool,
+    /// Ends the connection later on.
+    pub(super) stop: &'a CancellationToken,
 }
 
 /// The newer lifecycle first, or straight the older one for a server that is known to want that.
@@ -57,30 +71,38 @@ fn modern() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 
-async fn serve<T, E, A>(
-    ear: &Ear,
+async fn serve<S, T, E, A>(
+    side: &Side<'_, S>,
     transport: T,
     mode: ClientLifecycleMode,
-    stop: &CancellationToken,
-) -> Result<Client, ClientInitializeError>
+) -> Result<RunningService<RoleClient, S>, ClientInitializeError>
 where
+    S: Service<RoleClient> + Clone,
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    serve_client_with_lifecycle_and_ct(ear.clone(), transport, mode, stop.clone()).await
+    let tap = Tap::new(transport.into_transport(), side.board.cloned());
+    serve_client_with_lifecycle_and_ct(side.service.clone(), tap, mode, side.stop.clone()).await
 }
 
-/// Connects. `stop` ends the connection later on.
-pub(super) async fn connect(server: &Server, ear: &Ear, stop: &CancellationToken) -> Result<Connection, CallError> {
+/// Connects.
+pub(super) async fn connect<S: Service<RoleClient> + Clone>(
+    server: &Server,
+    side: &Side<'_, S>,
+) -> Result<Connection<S>, CallError> {
     match &server.config.way {
-        Way::Stdio { command, .. } => process(server, command, ear, stop).await,
-        Way::Http { url, headers, flavour } => web(server, url, headers, *flavour, ear, stop).await,
+        Way::Stdio { command, .. } => process(server, command, side).await,
+        Way::Http { url, headers, flavour } => web(server, url, headers, *flavour, side).await,
     }
 }
 
-async fn process(server: &Server, command: &str, ear: &Ear, stop: &CancellationToken) -> Result<Connection, CallError> {
+async fn process<S: Service<RoleClient> + Clone>(
+    server: &Server,
+    command: &str,
+    side: &Side<'_, S>,
+) -> Result<Connection<S>, CallError> {
     let UpstreamConfig { name, way, result_bytes_max, .. } = &server.config;
-    let mut legacy = server.is_legacy();
+    let mut legacy = side.older || server.is_legacy();
     let mut is_modern = false;
     loop {
         let started =
@@ -89,10 +111,12 @@ async fn process(server: &Server, command: &str, ear: &Ear, stop: &CancellationT
             let what = command.rsplit('/').next().unwrap_or_default();
             upstream(name, format!("`{name}` could not be started: {what}: {error}; is it installed, and in the PATH?"))
         })?;
-        server.leaving(gone.clone());
+        if side.main {
+            server.leaving(gone.clone());
+        }
         let turned_out_modern = pipe.turned_out_modern();
         let mode = if is_modern { modern() } else { mode(legacy) };
-        match serve(ear, pipe, mode, stop).await {
+        match serve(side, pipe, mode).await {
             Ok(client) => return Ok(Connection { client, gone: Some(gone) }),
             // It was so slow to start that it was taken for an older one, and would not be spoken to like that.
             Err(_) if !is_modern && turned_out_modern.load(Ordering::Acquire) => {
@@ -114,14 +138,13 @@ async fn process(server: &Server, command: &str, ear: &Ear, stop: &CancellationT
     }
 }
 
-async fn web(
+async fn web<S: Service<RoleClient> + Clone>(
     server: &Server,
     url: &Hidden,
     headers: &[(String, Hidden)],
     flavour: Flavour,
-    ear: &Ear,
-    stop: &CancellationToken,
-) -> Result<Connection, CallError> {
+    side: &Side<'_, S>,
+) -> Result<Connection<S>, CallError> {
     let name = &server.config.name;
     let unreachable = |error: &dyn std::fmt::Display| upstream(name, format!("`{name}` could not be reached: {error}"));
     let web = Web::new(headers, server.config.result_bytes_max).map_err(|error| unreachable(&error))?;
@@ -132,19 +155,36 @@ async fn web(
         }
         _ => None,
     };
-    let mode = mode(server.is_legacy());
+    let legacy = side.older || server.is_legacy();
     let mut refused = None;
     if flavour == Flavour::Streamable {
-        let config = StreamableHttpClientTransportConfig::with_uri(url.reveal()).max_sse_event_size(web.bytes_max);
-        let client = match &auth {
-            Some(auth) => {
-                serve(ear, StreamableHttpClientTransport::with_client(auth.clone(), config), mode, stop).await
+        let begin = async |legacy: bool| {
+            let config = StreamableHttpClientTransportConfig::with_uri(url.reveal()).max_sse_event_size(web.bytes_max);
+            match &auth {
+                Some(auth) => {
+                    let transport = StreamableHttpClientTransport::with_client(auth.clone(), config);
+                    serve(side, transport, mode(legacy)).await
+                }
+                None => {
+                    serve(side, StreamableHttpClientTransport::with_client(web.clone(), config), mode(legacy)).await
+                }
             }
-            None => serve(ear, StreamableHttpClientTransport::with_client(web.clone(), config), mode, stop).await,
+        };
+        let client = match begin(legacy).await {
+            // Some of the older ones have an answer to everything, which is none to the first question of the newer ones.
+            Err(ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_))
+                if !legacy =>
+            {
+                begin(true).await
+            }
+            client => client,
         };
         match client {
             Ok(client) => return Ok(Connection { client, gone: None }),
-            Err(error) if !web.turned_away() => return Err(of_start(name, &error, "")),
+            Err(error) if !web.turned_away() => {
+                server.challenged(challenge_of_start(&error));
+                return Err(of_start(name, &error, ""));
+            }
             Err(error) => {
                 tracing::debug!(server = name, %error, "turned the message away; tried as HTTP+SSE");
                 refused = Some(of_start(name, &error, ""));
@@ -163,7 +203,7 @@ async fn web(
     })?;
     // Whoever speaks this way is of the older protocol.
     let client =
-        serve(ear, stream, ClientLifecycleMode::Initialize, stop).await.map_err(|error| of_start(name, &error, ""))?;
+        serve(side, stream, ClientLifecycleMode::Initialize).await.map_err(|error| of_start(name, &error, ""))?;
     Ok(Connection { client, gone: None })
 }
 

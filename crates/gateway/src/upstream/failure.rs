@@ -86,6 +86,42 @@ fn of_transport(server: &str, error: &(dyn Error + Send + Sync + 'static)) -> Ca
     upstream(server, format!("`{server}` could not be reached: {}", clean(&error.to_string(), 400)))
 }
 
+/// What a server said when it refused a request for want of a login.
+pub(super) fn challenge_of(error: &ServiceError) -> Option<&str> {
+    match error {
+        ServiceError::TransportSend(error) => challenge_in(error.error.as_ref()),
+        _ => None,
+    }
+}
+
+/// The same of a connection that was not begun.
+pub(super) fn challenge_of_start(error: &ClientInitializeError) -> Option<&str> {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => challenge_in(error.error.as_ref()),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => challenge_of_start(fallback),
+        _ => None,
+    }
+}
+
+fn challenge_in<'a>(error: &'a (dyn Error + Send + Sync + 'static)) -> Option<&'a str> {
+    let mut current: Option<&'a (dyn Error + 'static)> = Some(error);
+    while let Some(error) = current {
+        match error.downcast_ref::<StreamableHttpError<WebError>>() {
+            Some(StreamableHttpError::AuthRequired(error)) => return Some(&error.www_authenticate_header),
+            Some(StreamableHttpError::InsufficientScope(error)) => return Some(&error.www_authenticate_header),
+            _ => {}
+        }
+        if let Some(error) = error.downcast_ref::<AuthRequiredError>() {
+            return Some(&error.www_authenticate_header);
+        }
+        if let Some(error) = error.downcast_ref::<InsufficientScopeError>() {
+            return Some(&error.www_authenticate_header);
+        }
+        current = error.source();
+    }
+    None
+}
+
 fn of_auth(server: &str, error: &AuthError) -> CallError {
     match error {
         AuthError::AuthorizationRequired | AuthError::TokenExpired | AuthError::TokenRefreshRejected(_) => {

@@ -7,7 +7,7 @@ pub(super) struct Keys<'a> {
     pub(super) entry: &'a Map<String, Value>,
 }
 
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 22] = [
     "command",
     "args",
     "env",
@@ -24,6 +24,7 @@ const KNOWN: [&str; 21] = [
     "allow",
     "ask",
     "deny",
+    "forward",
     "max_result_mb",
     "parse",
     "oauth",

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::Client;
-use super::failure::{of_call, upstream};
+use super::failure::{challenge_of, of_call, upstream};
 use super::listing::fetch;
 use super::server::Server;
 use crate::error::CallError;
@@ -161,8 +161,10 @@ impl Live {
                 subscription = None;
                 self.changed.notified().await;
             }
-            // One of these seldom comes alone, and whoever sends them without end is not followed without end.
-            tokio::time::sleep(server.settings.debounce.max(took * 4)).await;
+            // One of these seldom comes alone, and whoever sends them without end is not followed without end. After a quiet
+            // while a change is looked at soon.
+            let rest = server.settings.debounce.max(took * 4).saturating_sub(begun.elapsed());
+            tokio::time::sleep(rest.max(server.settings.debounce / 6)).await;
         }
     }
 
@@ -174,6 +176,7 @@ impl Live {
             }
             Err(error) => {
                 let name = &server.config.name;
+                server.challenged(challenge_of(&error));
                 let error = match error {
                     ServiceError::Timeout { timeout } => {
                         upstream(name, format!("`{name}` did not list its tools within {} s", timeout.as_secs_f64()))

@@ -72,7 +72,9 @@ pub(super) async fn login(server: &Server, open: impl Fn(&str)) -> Result<(), Ca
     let manager = AuthorizationManager::new(url.reveal()).await;
     let mut manager = manager.map_err(|error| failed(name, "a login is not possible", &error))?;
     manager.set_credential_store(tokens.clone());
-    let found = manager.resolve_metadata().await.map_err(|error| failed(name, "no login was found", &error))?;
+    let wanted = server.wanted();
+    let found = manager.resolve_metadata_from_challenge(wanted.challenge.as_deref()).await;
+    let found = found.map_err(|error| failed(name, "no login was found", &error))?;
     manager.set_metadata(found.metadata);
 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
@@ -83,9 +85,19 @@ pub(super) async fn login(server: &Server, open: impl Fn(&str)) -> Result<(), Ca
 
     let oauth = &server.config.oauth;
     let scopes = match oauth.scopes.is_empty() {
-        true => manager.select_scopes(None, &[]),
+        // What was asked for before is asked for again: a new token takes the old one's place.
+        true => {
+            let mut scopes = wanted.scopes;
+            for scope in manager.select_initial_scopes(&[]).await {
+                if !scopes.contains(&scope) {
+                    scopes.push(scope);
+                }
+            }
+            scopes
+        }
         false => oauth.scopes.clone(),
     };
+    server.asked_for(scopes.clone());
     let (id, secret) = match &oauth.client_id {
         Some(id) => (id.clone(), oauth.client_secret.clone()),
         None => {

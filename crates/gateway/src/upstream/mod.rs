@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! config ─▶ Server (life, back-off, list) ─▶ connect ─▶ stdio | http | sse
-//!              └─ Live (one connection)        └─ login (OAuth)
+//!              ├─ Live (one connection)        └─ login (OAuth)
+//!              └─ Bridge (one more for a client that the server is forwarded to)
 //! ```
 
+mod bridge;
 mod callback;
 pub mod config;
 mod connect;
@@ -24,6 +26,7 @@ mod server;
 mod settings;
 mod sse;
 mod stdio;
+mod tap;
 mod tokens;
 mod words;
 
@@ -35,6 +38,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use bridge::{Bridge, Exchange, Face, Step, Word};
 pub use config::{ConfigError, Flavour, Oauth, UpstreamConfig, Way, parse};
 pub use hidden::Hidden;
 pub use settings::Settings;
@@ -139,6 +143,12 @@ impl Upstreams {
         result.map_err(|error| known.words.redact_error(told(error)))
     }
 
+    /// A connection of its own to a server, on behalf of one client of ours, whose face it shows.
+    pub async fn bridge(&self, server: &str, face: Face) -> Result<Bridge, CallError> {
+        let known = self.server(server)?;
+        bridge::open(known, face).await.map_err(|error| known.words.redact_error(error))
+    }
+
     /// Counts up whenever some server's list of tools is another.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.all.changes.subscribe()
@@ -148,6 +158,11 @@ impl Upstreams {
     /// machine. Returns when the tokens are stored.
     pub async fn login(&self, server: &str, open: impl Fn(&str)) -> Result<(), CallError> {
         let known = self.server(server)?;
+        if known.wanted().challenge.is_none() && matches!(known.config.way, Way::Http { .. }) {
+            // Where to log in, and for what, a server says when it refuses somebody.
+            let _ = tokio::time::timeout(known.settings.list_limit, known.list_now()).await;
+            known.renew().await;
+        }
         login::login(known, open).await?;
         known.renew().await;
         Ok(())

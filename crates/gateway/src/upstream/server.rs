@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::config::{UpstreamConfig, Way};
-use super::connect::{Ear, connect};
-use super::failure::{of_call, of_input, upstream};
+use super::connect::{Ear, Side, connect};
+use super::failure::{challenge_of, of_call, of_input, upstream};
 use super::fate::Fate;
 use super::live::{Live, Use};
 use super::words::Words;
@@ -36,7 +36,20 @@ pub(super) struct Server {
     life: Arc<tokio::sync::Mutex<Option<Arc<Live>>>>,
     fate: Mutex<Fate>,
     known: Mutex<Known>,
+    wanted: Mutex<Wanted>,
 }
+
+/// What a login has to ask for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wanted {
+    /// What the server said when it last refused a request for want of a login, in its own words.
+    pub(super) challenge: Option<String>,
+    /// What logins have asked for before; the next one asks for it again, and for more.
+    pub(super) scopes: Vec<String>,
+}
+
+/// Longer ones say nothing that anybody could use.
+const CHALLENGE_BYTES_MAX: usize = 8 * 1024;
 
 #[derive(Debug, Default)]
 struct Known {
@@ -61,6 +74,22 @@ impl Server {
             life: Arc::default(),
             fate: Mutex::default(),
             known: Mutex::default(),
+            wanted: Mutex::default(),
+        }
+    }
+
+    pub(super) fn wanted(&self) -> Wanted {
+        lock(&self.wanted).clone()
+    }
+
+    pub(super) fn asked_for(&self, scopes: Vec<String>) {
+        lock(&self.wanted).scopes = scopes;
+    }
+
+    /// A request was refused; if that was for want of a login, what was said is kept for it.
+    pub(super) fn challenged(&self, challenge: Option<&str>) {
+        if let Some(challenge) = challenge.filter(|challenge| challenge.len() <= CHALLENGE_BYTES_MAX) {
+            lock(&self.wanted).challenge = Some(challenge.to_owned());
         }
     }
 
@@ -116,8 +145,9 @@ impl Server {
         let changed = Arc::new(Notify::new());
         let ear = Ear { changed: changed.clone() };
         let limit = self.settings.start_limit;
+        let side = Side { service: &ear, board: None, older: false, main: true, stop: &stop };
         let connected = tokio::select! {
-            connected = tokio::time::timeout(limit, connect(self, &ear, &stop)) => connected,
+            connected = tokio::time::timeout(limit, connect(self, &side)) => connected,
             () = self.ended.cancelled() => return Err(upstream(name, format!("`{name}` was not started: the program is ending"))),
         };
         let connection = connected.unwrap_or_else(|_| {
@@ -229,6 +259,7 @@ impl Server {
             Ok(CallToolResponse::InputRequired(result)) => Err(of_input(name, &result)),
             Ok(_) => Err(upstream(name, format!("`{name}` made a task of the call, which this client did not offer"))),
             Err(error) => {
+                self.challenged(challenge_of(&error));
                 if live.peer.is_transport_closed() {
                     let _ = tokio::time::timeout(LAST_WORDS, live.gone()).await;
                 }

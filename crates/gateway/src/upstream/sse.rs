@@ -17,7 +17,7 @@ use url::Url;
 
 use super::events::{events, is_too_large};
 use super::http::{Web, WebError, is};
-use super::lines::{matters, message, too_large};
+use super::lines::{message, too_large};
 
 const POST_MAX: Duration = Duration::from_secs(30);
 const ASKED_MAX: usize = 1024;
@@ -159,7 +159,7 @@ impl Transport<RoleClient> for Stream {
                 continue;
             }
             let message = event.data.and_then(|data| message(data.as_bytes()));
-            let Some(message) = message.filter(matters) else { continue };
+            let Some(message) = message else { continue };
             let answered = match &message {
                 JsonRpcMessage::Response(answer) => Some(&answer.id),
                 JsonRpcMessage::Error(error) => error.id.as_ref(),

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::config::Way;
-use super::lines::{Line, Lines, matters, message, too_large};
+use super::lines::{Line, Lines, message, too_large};
 use super::words::Words;
 
 /// A server that does not read for so long is broken.
@@ -281,8 +281,7 @@ impl Transport<RoleClient> for Pipe {
                         self.stop.cancel();
                         return None;
                     }
-                    Some(message) if matters(&message) => return Some(message),
-                    Some(_) => {}
+                    Some(message) => return Some(message),
                     None => tracing::debug!(server = self.server, "a line on stdout is no message; ignored"),
                 },
                 Line::Over(over) => {

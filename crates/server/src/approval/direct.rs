@@ -5,13 +5,15 @@ use std::sync::Arc;
 use belljar_engine::Phase;
 use belljar_gateway::error::{CallError, ErrorKind};
 use rmcp::model::CallToolResult;
+use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::flow::{Asking, Unanswered};
 use super::form::Decision;
 use super::held::Held;
 use super::state::{About, Answered};
-use crate::gateway::DirectCall;
+use crate::gateway::real::DECISION;
+use crate::gateway::{Aim, DirectCall};
 use crate::tools::Call;
 
 /// A call of a tool without a program, under way.
@@ -33,8 +35,29 @@ impl Underway {
 pub(crate) async fn direct(call: &Call<'_>, name: &str) -> Option<Result<CallToolResult, Unanswered>> {
     let asking = call.asking.as_ref()?;
     let phase = Phase::default();
-    let called = call.progress.during(call.patience, &phase, Box::pin(asking.call_directly(call, name, &phase))).await;
+    let calling = Box::pin(asking.call_directly(call, name, &Aim::Call, &phase));
+    let called = call.progress.during(call.patience, &phase, calling).await;
     called.transpose()
+}
+
+/// How a call was permitted that is then made elsewhere, or the answer that it has instead.
+pub(crate) async fn permit(
+    call: &Call<'_>,
+    server: &str,
+    name: &str,
+) -> Option<Result<Result<&'static str, Box<CallToolResult>>, Unanswered>> {
+    let asking = call.asking.as_ref()?;
+    let phase = Phase::default();
+    let aim = Aim::Permit { server: server.to_owned() };
+    let permitted = asking.call_directly(call, name, &aim, &phase).await.transpose()?;
+    Some(permitted.map(|result| {
+        let decision = result.structured_content.as_ref().and_then(|content| content.get(DECISION));
+        match decision.and_then(Value::as_str) {
+            Some("allowed") => Ok("allowed"),
+            Some("approved") => Ok("approved"),
+            _ => Err(Box::new(result)),
+        }
+    }))
 }
 
 impl Asking<'_> {
@@ -42,11 +65,12 @@ impl Asking<'_> {
         &self,
         call: &Call<'_>,
         name: &str,
+        aim: &Aim,
         phase: &Phase,
     ) -> Result<Option<CallToolResult>, Unanswered> {
         let mut underway = match self.came_back.take() {
             Some(Answered::Direct(underway)) => *underway,
-            _ => self.begin_directly(call, name),
+            _ => self.begin_directly(call, name, aim.clone()),
         };
         let asking = async {
             match &underway.held {
@@ -66,13 +90,14 @@ impl Asking<'_> {
         Err(self.question(call, &pending, About::Direct(Box::new(underway))))
     }
 
-    fn begin_directly(&self, call: &Call<'_>, name: &str) -> Underway {
+    fn begin_directly(&self, call: &Call<'_>, name: &str, aim: Aim) -> Underway {
         let held = self.can_ask().then(|| Held::open(self.code_mode.approvals(), call.who.as_str()));
         let made = DirectCall {
             who: call.who.as_str().to_owned(),
             occasion: held.as_ref().map(|held| held.occasion),
             name: name.to_owned(),
             arguments: call.arguments.clone().unwrap_or_default(),
+            aim,
         };
         let code_mode = self.code_mode.clone();
         let task = tokio::spawn(async move { code_mode.direct_call(made).await });

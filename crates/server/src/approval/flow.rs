@@ -60,15 +60,17 @@ pub(crate) async fn attend(
     expected: Duration,
 ) -> Result<Answer, Unanswered> {
     let phase = Phase::default();
-    let attendance = Attendance { departure: call.departure.clone(), phase: phase.clone(), ..Attendance::new(stays) };
+    let (listener, heard) = call.log.channel();
+    let attendance =
+        Attendance { departure: call.departure.clone(), phase: phase.clone(), listener, ..Attendance::new(stays) };
     match &call.asking {
         None => {
             let attending = call.engine.attend(call.who, request, attendance);
-            Ok(call.progress.during(expected, &phase, attending).await?)
+            Ok(call.log.during(heard, call.progress.during(expected, &phase, attending)).await?)
         }
         Some(asking) => {
             let attending = Box::pin(asking.attend(call, request, attendance));
-            call.progress.during(expected, &phase, attending).await
+            call.log.during(heard, call.progress.during(expected, &phase, attending)).await
         }
     }
 }

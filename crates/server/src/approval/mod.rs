@@ -13,6 +13,7 @@ mod elicit;
 mod flow;
 mod form;
 mod held;
+mod inquiry;
 mod state;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,9 +23,10 @@ use rmcp::RoleServer;
 use rmcp::model::{InputRequiredResult, ProtocolVersion};
 use rmcp::service::{Peer, RequestContext};
 
-pub(crate) use direct::direct;
+pub(crate) use direct::{direct, permit};
 pub(crate) use flow::{Asking, Unanswered, attend, wait_for_job};
 pub(crate) use held::Desk;
+pub(crate) use inquiry::{inquiries, resolve};
 pub(crate) use state::digest;
 
 /// How long a person may take. Then nobody is there, and what waits is denied.

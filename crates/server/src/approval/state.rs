@@ -123,6 +123,13 @@ impl States {
         Some(Box::new(InputRequiredResult::new(Some(inputs), Some(handle))))
     }
 
+    /// Whether a handle is one of ours that waits for this owner.
+    pub(crate) fn knows(&self, owner: &str, handle: &str) -> bool {
+        self.all()
+            .iter()
+            .any(|state| bool::from(state.handle.as_bytes().ct_eq(handle.as_bytes())) && state.owner == owner)
+    }
+
     /// Takes the answer that a request came back with. An error is a sentence, and leaves everything undecided.
     pub(crate) fn redeem(
         &self,

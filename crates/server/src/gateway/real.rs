@@ -8,12 +8,16 @@ use belljar_gateway::catalogue::Tool as Listed;
 use belljar_gateway::error::CallError;
 use belljar_gateway::{Gateway, direct_name, stubs};
 use rmcp::model::{CallToolResult, Tool};
+use serde_json::json;
 use tokio::sync::watch;
 
-use super::{CodeMode, DirectCall, Search};
+use super::{Aim, CodeMode, DirectCall, Search};
 
 /// What a direct call is in the audit, where others have the name of a run.
 const DIRECT: &str = "direct";
+
+/// Where the result of asking for permission says how that was given.
+pub(crate) const DECISION: &str = "decision";
 
 const TITLE_BYTES_MAX: usize = 200;
 
@@ -31,15 +35,30 @@ impl CodeMode for Gateway {
     }
 
     fn direct_tools<'a>(&'a self, _who: &'a str) -> Soon<'a, Vec<Tool>> {
-        Box::pin(async move { self.catalogue().await.tools().filter_map(|tool| offered(self, tool)).collect() })
+        Box::pin(async move {
+            let forwarded = self.forwarded();
+            let catalogue = self.catalogue().await;
+            let tools = catalogue.tools().filter(|tool| !forwarded.contains(&tool.server));
+            tools.filter_map(|tool| offered(self, tool, direct_name(tool))).collect()
+        })
     }
 
     fn direct_call<'a>(&'a self, call: DirectCall) -> Soon<'a, Option<Result<CallToolResult, CallError>>> {
         Box::pin(async move {
-            let tool = self.direct(&call.name).await?;
-            let DirectCall { who, occasion, arguments, .. } = call;
-            let caller = Caller { owner: who, run: DIRECT.to_owned(), sandbox: None, occasion };
-            Some(Gateway::call(self, caller, &tool, arguments).await)
+            let DirectCall { who, occasion, name, arguments, aim } = call;
+            let caller = caller(&who, occasion);
+            match aim {
+                Aim::Call => {
+                    let tool = self.direct(&name).await?;
+                    Some(Gateway::call(self, caller, &tool, arguments).await)
+                }
+                Aim::Permit { server } => {
+                    let catalogue = self.catalogue().await;
+                    let tool = catalogue.tools().find(|tool| tool.server == server && tool.name == name)?;
+                    let permitted = self.permit(caller, tool, &arguments).await;
+                    Some(permitted.map(|decision| CallToolResult::structured(json!({ DECISION: decision }))))
+                }
+            }
         })
     }
 
@@ -62,14 +81,23 @@ impl CodeMode for Gateway {
     fn changes(&self) -> watch::Receiver<u64> {
         Gateway::changes(self)
     }
+
+    fn forwards(&self) -> Option<&Gateway> {
+        Some(self).filter(|gateway| !gateway.forwarded().is_empty())
+    }
+}
+
+/// Who calls without a program.
+pub(crate) fn caller(who: &str, occasion: Option<u64>) -> Caller {
+    Caller { owner: who.to_owned(), run: DIRECT.to_owned(), sandbox: None, occasion }
 }
 
 /// The upstream's own definition, under a name of ours, with words that show what they say. What a server says of its own
 /// harmlessness is for clients to believe only where the operator does. One that our protocol library cannot read is for programs
 /// alone.
-fn offered(gateway: &Gateway, tool: &Arc<Listed>) -> Option<Tool> {
+pub(crate) fn offered(gateway: &Gateway, tool: &Arc<Listed>, name: String) -> Option<Tool> {
     let mut definition = tool.definition.clone();
-    definition["name"] = direct_name(tool).into();
+    definition["name"] = name.into();
     definition["description"] = tool.description.clone().into();
     if let Some(title) = definition.get("title").and_then(|title| title.as_str()) {
         definition["title"] = stubs::clean(title, TITLE_BYTES_MAX).into();

@@ -293,7 +293,7 @@ impl Doing<'_> {
         } else {
             files.extend(self.save_pictures(&id, &sandbox, &run).await);
         }
-        let session = Session { id, is_new, idle: call.engine.settings().idle };
+        let session = Session { id, is_new, idle: call.engine.tenure().idle };
         let Outcome::Ran(mut ran) = self.ran(run, wall, Some(Language::Python), notes) else {
             return Err(Fault::refused("the run was not told"));
         };
@@ -330,7 +330,7 @@ impl Doing<'_> {
     }
 
     pub(super) fn expired(&self, id: &str) -> Fault {
-        Fault::refused(format!("{}{}", expired(id, self.call.engine.settings().idle), RENEW))
+        Fault::refused(format!("{}{}", expired(id, self.call.engine.tenure().idle), RENEW))
     }
 
     async fn destroy(&mut self) -> Result<Outcome, Fault> {
@@ -480,7 +480,7 @@ impl Doing<'_> {
 
     async fn session_files(&mut self) -> Result<Outcome, Fault> {
         let session = self.args.required("session_id")?;
-        let gone = || Fault::refused(expired(&session, self.call.engine.settings().idle));
+        let gone = || Fault::refused(expired(&session, self.call.engine.tenure().idle));
         let sandbox = self.desk.sandbox_of(&session).ok_or_else(gone)?;
         let listed = self.call.engine.list(self.call.who, &sandbox, ".", SESSION_DEPTH, LIST_ENTRIES_MAX).await;
         let listing = listed.map_err(|error| {

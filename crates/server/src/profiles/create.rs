@@ -69,7 +69,7 @@ async fn daytona(doing: &mut Doing<'_>) -> Result<Outcome, Fault> {
     };
     let minutes = args.number("autoStopInterval", 0.0, MINUTES_MAX)?.unwrap_or(15.0);
     let idle = match minutes {
-        0.0 => engine.settings().age_max,
+        0.0 => engine.tenure().age_max,
         minutes => Duration::from_secs_f64(minutes * 60.0),
     };
     if let Some(name) = &name {

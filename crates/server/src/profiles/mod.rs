@@ -20,6 +20,7 @@ mod wrap;
 
 use std::sync::Arc;
 
+use belljar_access::Scope;
 use belljar_core::Language;
 use belljar_engine::{Engine, Principal};
 use rmcp::ErrorData;
@@ -33,7 +34,7 @@ use fault::Fault;
 pub(crate) use memory::Memory;
 pub use table::NAMES;
 pub(crate) use table::Profile;
-use table::Row;
+use table::{Action, Row};
 
 /// The profile of that name.
 pub(crate) fn find(name: &str) -> Option<&'static Profile> {
@@ -58,6 +59,22 @@ impl Profile {
 
     pub(crate) fn knows(&self, tool: &str) -> bool {
         self.rows.iter().any(|row| row.name == tool || row.aliases.contains(&tool))
+    }
+
+    /// What a call of it needs.
+    pub(crate) fn scope(&self, tool: &str) -> Option<Scope> {
+        let row = self.rows.iter().find(|row| row.name == tool || row.aliases.contains(&tool))?;
+        Some(match row.action {
+            Action::Read | Action::List | Action::Info | Action::SessionFiles | Action::Preview => Scope::Read,
+            Action::Create
+            | Action::Destroy
+            | Action::Write
+            | Action::Move
+            | Action::Delete
+            | Action::MakeFolder
+            | Action::ClearSession => Scope::Files,
+            Action::Run { .. } | Action::Install | Action::Clone => Scope::Run,
+        })
     }
 
     /// The answer of the tool of that name, or of that other spelling; `None` when there is none.

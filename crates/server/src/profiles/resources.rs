@@ -78,7 +78,7 @@ async fn session_file(
     let bad = |sentence: &'static str| ErrorData::invalid_params(sentence, None);
     let not_found = |sentence: String| ErrorData::resource_not_found(sentence, None);
     let (session, path) = parse(uri).map_err(bad)?;
-    let gone = || not_found(expired(&session, engine.settings().idle));
+    let gone = || not_found(expired(&session, engine.tenure().idle));
     let sandbox = memory.desk(who).sandbox_of(&session).ok_or_else(gone)?;
     let content = engine.read(who, &sandbox, &path, Range { offset: 0, length: BYTES_MAX }).await;
     let content = content.map_err(|error| match &error {

@@ -20,13 +20,20 @@ use serde_json::json;
 
 use crate::answer::{self, Told};
 use crate::approval::{self, Asking, Question, Unanswered};
+use crate::logging::Log;
 use crate::progress::Progress;
+use crate::tasks::Tasks;
 use arguments::{Arguments, BadArgument};
 
 const WALL_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Changed files that a run tells of. The answer lists a few; a throw-away sandbox hands over these.
 const CHANGED_MAX: u32 = 100;
+
+/// Where the files of an archive would be written, and how long each is; for those who fuzz what reads it.
+pub(crate) fn unpacked(archive: &[u8], directory: &str) -> Option<Vec<(String, usize)>> {
+    Some(upload::unpacked(archive, directory).ok()?.iter().map(upload::File::place).collect())
+}
 
 /// One call of a tool, and on whose behalf.
 #[derive(Debug)]
@@ -40,6 +47,10 @@ pub(crate) struct Call<'a> {
     pub(crate) departure: Departure,
     /// Where there are other servers: how somebody is asked.
     pub(crate) asking: Option<Asking<'a>>,
+    /// Who hears what a run prints.
+    pub(crate) log: Log,
+    /// Where runs that take long become tasks, if the caller knows those.
+    pub(crate) tasks: Option<&'a Tasks>,
 }
 
 /// Why a tool has no result: words for the agent.
@@ -54,6 +65,9 @@ enum ToolError {
     /// A person has to say something first.
     #[error("a person is asked")]
     Asks(Question),
+    /// It takes longer, and its caller knows what a task is.
+    #[error("it goes on as a task")]
+    Task(Box<JobView>),
 }
 
 impl From<Unanswered> for ToolError {
@@ -68,6 +82,7 @@ impl From<Unanswered> for ToolError {
 
 /// The answer of the tool called `name`; `None` when there is no such tool.
 pub(crate) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
+    let (tasks, who) = (call.tasks, call.who);
     let answered = match name {
         "run_code" => run_code::call(call).await,
         "create_sandbox" => create_sandbox::call(call).await,
@@ -80,6 +95,9 @@ pub(crate) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
         "search_tools" if call.asking.is_some() => search_tools::call(call).await,
         _ => return None,
     };
+    if let (Some(tasks), Err(ToolError::Task(job))) = (tasks, &answered) {
+        return Some(CallToolResponse::Task(tasks.begin(who, job)));
+    }
     Some(response(name, answered))
 }
 
@@ -87,6 +105,19 @@ pub(crate) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
 pub(crate) async fn call_directly(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
     let answered = approval::direct(&call, name).await?;
     Some(response(name, answered.map_err(ToolError::from)))
+}
+
+/// How a call that is made elsewhere was permitted, or what is answered instead; `None` when there is no such tool.
+pub(crate) async fn permit(
+    server: &str,
+    name: &str,
+    call: &Call<'_>,
+) -> Option<Result<&'static str, CallToolResponse>> {
+    Some(match approval::permit(call, server, name).await? {
+        Ok(Ok(decision)) => Ok(decision),
+        Ok(Err(refused)) => Err((*refused).into()),
+        Err(unanswered) => Err(response(name, Err(unanswered.into()))),
+    })
 }
 
 fn response(name: &str, answered: Result<CallToolResult, ToolError>) -> CallToolResponse {
@@ -124,10 +155,9 @@ async fn run(
         (Wanted::Job, Some(_)) => Stays::Away(Away::KeepsSandbox),
         (Wanted::Job, None) => Stays::Away(Away::LetsSandboxExpire),
     };
-    let settings = call.engine.settings();
     request.program.wall = wall.unwrap_or(match wanted {
         Wanted::Answer => WALL_DEFAULT,
-        Wanted::Job => settings.wall_max.min(settings.age_max),
+        Wanted::Job => call.engine.settings().wall_max.min(call.engine.tenure().age_max),
     });
     let wall = request.program.wall;
     match approval::attend(call, request, stays, wall.min(call.patience)).await? {
@@ -136,8 +166,17 @@ async fn run(
             account(call, &run, &mut result);
             Ok(result)
         }
+        // Who asked for a job is given one.
+        Answer::Job(job) if call.tasks.is_some() && wanted == Wanted::Answer => Err(ToolError::Task(Box::new(job))),
         Answer::Job(job) => Ok(answer::still_running(&job)),
     }
+}
+
+/// All that came of a run that had become a task.
+pub(crate) fn ended(engine: &Engine, who: &Principal, job: &JobView, run: &Run) -> CallToolResult {
+    let kept = engine.kept(who, run.id.as_str()).is_some();
+    let wall = run.report.duration;
+    answer::ran(&Told { run, stdout: &job.stdout, stderr: &job.stderr, wall, kept })
 }
 
 fn whole<'a>(call: &Call<'_>, run: &'a Run, wall: Duration) -> Told<'a> {

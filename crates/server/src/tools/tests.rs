@@ -25,6 +25,8 @@ impl Agent {
             patience: Duration::from_secs(45),
             departure: Departure::default(),
             asking: None,
+            log: crate::logging::Log::unwanted(),
+            tasks: None,
         };
         match super::call(tool, call).await.expect("the tool exists") {
             CallToolResponse::Complete(result) => result,
@@ -324,6 +326,8 @@ async fn tokens_are_counted_where_there_were_calls() {
         patience: Duration::from_secs(45),
         departure: Departure::default(),
         asking: Some(asking),
+        log: crate::logging::Log::unwanted(),
+        tasks: None,
     };
     let mut result = answer::ran(&whole(&call, &run, WALL_DEFAULT));
     account(&call, &run, &mut result);

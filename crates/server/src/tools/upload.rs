@@ -22,6 +22,12 @@ pub(super) struct File {
     bytes: Vec<u8>,
 }
 
+impl File {
+    pub(super) fn place(&self) -> (String, usize) {
+        (self.path.clone(), self.bytes.len())
+    }
+}
+
 /// Files as an argument has them: text, or a `data:` URL with base64 for what is no text.
 pub(super) fn named(files: Vec<(String, String)>) -> Result<Vec<File>, BadArgument> {
     let mut left = BYTES_MAX;

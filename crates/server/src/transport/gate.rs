@@ -1,13 +1,17 @@
-//! What every HTTP request must pass before the protocol sees it: Host, Origin, token, session, size.
+//! What every HTTP request must pass before the protocol sees it: Host, Origin, token, session, size, scope.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri};
-use belljar_engine::Principal;
+use belljar_access::{Access, Pass, Scope};
+use serde::Deserialize;
+use serde_json::Value;
 
-use crate::auth::Tokens;
+use crate::profiles::Profile;
+use crate::scopes;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -15,7 +19,9 @@ pub(super) enum Refusal {
     BadHost,
     ForeignHost,
     ForeignOrigin,
-    NoToken,
+    /// A token where logs and histories would have it.
+    TokenInQuery,
+    NotAdmitted(belljar_access::Refusal),
 }
 
 /// Names by which this server may be called: loopback always, and what the operator allows.
@@ -61,12 +67,88 @@ impl Names {
     }
 }
 
-/// Without tokens, everyone who got here is the local caller: the address is loopback then.
-pub(super) fn principal(tokens: Option<&Tokens>, headers: &HeaderMap) -> Result<Principal, Refusal> {
-    let Some(tokens) = tokens else { return Ok(Principal::local()) };
+/// No token is taken from an address, and a client that sends one there is told, before it does so for ever.
+pub(super) fn check_query(uri: &Uri) -> Result<(), Refusal> {
+    let is_token = |pair: &str| {
+        let key = decoded(pair.split('=').next().unwrap_or_default()).to_ascii_lowercase();
+        matches!(key.as_slice(), b"access_token" | b"token")
+    };
+    let query = uri.query().unwrap_or_default();
+    if query.split(['&', ';']).any(is_token) { Err(Refusal::TokenInQuery) } else { Ok(()) }
+}
+
+/// A letter of a word may be written as its number.
+fn decoded(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let number = after.get(..2).and_then(|digits| str::from_utf8(digits).ok());
+        match number.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+/// Without any say of who may, everyone who got here is the local caller: the address is loopback then.
+pub(super) async fn pass(access: Option<&Access>, headers: &HeaderMap) -> Result<Pass, Refusal> {
+    let Some(access) = access else { return Ok(Pass::local()) };
     let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return Err(Refusal::NoToken) };
-    value.to_str().ok().and_then(|value| tokens.principal(value)).ok_or(Refusal::NoToken)
+    let value = match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    };
+    access.admit(value).await.map_err(Refusal::NotAdmitted)
+}
+
+/// As much of a message as tells what it needs.
+#[derive(Deserialize)]
+struct Peek<'a> {
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Option<PeekParams<'a>>,
+}
+
+#[derive(Deserialize)]
+struct PeekParams<'a> {
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(default)]
+    arguments: Option<PeekArguments>,
+}
+
+#[derive(Deserialize)]
+struct PeekArguments {
+    #[serde(default)]
+    action: Option<Value>,
+}
+
+/// The scope that a message needs and this pass has not, as far as the message itself tells. The handler looks again: it
+/// knows which tools there are.
+pub(super) fn lacking(pass: &Pass, profile: Option<&Profile>, body: &[u8]) -> Option<Scope> {
+    if Scope::ALL.iter().all(|scope| pass.scopes.has(*scope)) {
+        return None;
+    }
+    let lacks = |need: Scope| (!pass.scopes.has(need)).then_some(need);
+    // Nothing can be done without any.
+    if pass.scopes.is_empty() {
+        return Some(Scope::Read);
+    }
+    let peek: Peek<'_> = serde_json::from_slice(body).ok()?;
+    if peek.method != "tools/call" {
+        return scopes::of_method(&peek.method).and_then(lacks);
+    }
+    let params = peek.params?;
+    let action = params.arguments.and_then(|arguments| arguments.action);
+    scopes::of_tool(profile, params.name.as_deref()?, action.as_ref()).and_then(lacks)
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -209,16 +291,58 @@ mod tests {
         assert_eq!(names().check_origin(&twice), Err(Refusal::ForeignOrigin));
     }
 
-    #[test]
-    fn a_token_is_asked_for_only_where_there_are_some() {
-        let tokens = Tokens::parse("ann:0123456789abcdef").unwrap();
+    #[tokio::test]
+    async fn a_token_is_asked_for_only_where_there_are_some() {
+        use belljar_access::Refusal::{NoToken, Unknown};
+        let access = Access::from(belljar_access::Tokens::parse("ann:0123456789abcdef").unwrap());
         let good = with(AUTHORIZATION, &[b"Bearer 0123456789abcdef"]);
-        assert_eq!(principal(None, &HeaderMap::new()), Ok(Principal::local()));
-        assert_eq!(principal(Some(&tokens), &good), Ok(Principal::new("ann")));
-        assert_eq!(principal(Some(&tokens), &HeaderMap::new()), Err(Refusal::NoToken));
+        assert_eq!(pass(None, &HeaderMap::new()).await, Ok(Pass::local()));
+        assert_eq!(pass(Some(&access), &good).await.unwrap().principal.as_str(), "ann");
+        let refused = async |headers| pass(Some(&access), &headers).await.unwrap_err();
+        assert_eq!(refused(HeaderMap::new()).await, Refusal::NotAdmitted(NoToken));
         let twice = with(AUTHORIZATION, &[b"Bearer 0123456789abcdef", b"Bearer x"]);
-        assert_eq!(principal(Some(&tokens), &twice), Err(Refusal::NoToken));
+        assert_eq!(refused(twice).await, Refusal::NotAdmitted(NoToken));
         let cookie = with(axum::http::header::COOKIE, &[b"Authorization=Bearer 0123456789abcdef"]);
-        assert_eq!(principal(Some(&tokens), &cookie), Err(Refusal::NoToken));
+        assert_eq!(refused(cookie).await, Refusal::NotAdmitted(NoToken));
+        assert_eq!(refused(with(AUTHORIZATION, &[b"Bearer other-token-here"])).await, Refusal::NotAdmitted(Unknown));
+    }
+
+    #[test]
+    fn no_token_is_in_an_address() {
+        for bad in ["access_token=x", "token", "a=b&token=x", "TOKEN=", "a;access_token=1", "acces%73_token=x"] {
+            let uri = format!("/mcp?{bad}").parse().unwrap();
+            assert_eq!(check_query(&uri), Err(Refusal::TokenInQuery), "{bad}");
+        }
+        for good in ["/mcp", "/mcp?", "/mcp?codemode=false", "/mcp?mytoken=1&x=token", "/mcp?a%5Bb%5D=1&%"] {
+            assert_eq!(check_query(&good.parse().unwrap()), Ok(()), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_message_tells_what_it_needs() {
+        let of = |scopes: &[Scope]| Pass::new(belljar_engine::Principal::new("ann"), scopes.iter().copied().collect());
+        let call = |tool: &str, arguments: &str| {
+            format!(r#"{{"method":"tools/call","params":{{"arguments":{arguments},"name":"{tool}"}}}}"#)
+        };
+        let reader = of(&[Scope::Read]);
+        let lacks = |pass: &Pass, body: &str| lacking(pass, None, body.as_bytes());
+        for (body, need) in [
+            (call("run_code", r#"{"code":"x"}"#), Some(Scope::Run)),
+            (call(r"run\u005fcode", "{}"), Some(Scope::Run)),
+            (call("write_file", "{}"), Some(Scope::Files)),
+            (call("job", r#"{"action":"signal"}"#), Some(Scope::Run)),
+            (call("job", r#"{"action":"poll"}"#), None),
+            (call("read_file", "{}"), None),
+            (call("weather", "{}"), None),
+            (r#"{"method":"resources/read"}"#.into(), None),
+            (r#"{"method":"tasks/cancel","params":{}}"#.into(), Some(Scope::Run)),
+            ("[]".into(), None),
+            ("".into(), None),
+        ] {
+            assert_eq!(lacks(&reader, &body), need, "{body}");
+        }
+        assert_eq!(lacks(&of(&[]), "{}"), Some(Scope::Read));
+        assert_eq!(lacks(&of(&[Scope::Tools]), r#"{"method":"resources/list"}"#), Some(Scope::Read));
+        assert_eq!(lacks(&Pass::local(), &call("run_code", "{}")), None);
     }
 }

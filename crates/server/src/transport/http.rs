@@ -1,6 +1,6 @@
-//! The protocol over HTTP: `/mcp`, and `/healthz` for whoever watches the server.
+//! The protocol over HTTP: `/mcp`, `/sse` and `/messages` for older clients, and what whoever watches the server asks for.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,11 +9,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use belljar_access::{Access, Pass, Scope};
 use belljar_engine::{Engine, Principal};
 use http_body::{Body as _, Frame, SizeHint};
 use rmcp::transport::StreamableHttpService;
@@ -24,22 +25,24 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connections::{self, Activity, Busy};
+use super::connections::{self, Activity, Busy, Room};
 use super::gate::{self, Names, Refusal};
-use super::has_too_many_values;
+use super::patience::Waits;
 use super::sessions::Sessions;
-use crate::auth::Tokens;
+use super::{has_too_many_values, is_json, sse, watch};
 use crate::error::ServeError;
 use crate::handler::{Handler, Hangup, Surface};
+use crate::profiles::{self, Profile};
+use crate::scopes;
 
-/// For the whole body of a request.
-const BODY_WAIT: Duration = Duration::from_secs(30);
 /// How much of a body that is too long is still read, and for how long.
 const DISCARDED_BYTES_MAX: usize = 256 * 1024 * 1024;
 const DISCARD_WAIT: Duration = Duration::from_secs(5);
 /// A body above this needs one of the few places for large ones, until its request is answered.
 const BODY_BYTES_SMALL: usize = 256 * 1024;
 const LARGE_BODIES_MAX: usize = 8;
+/// Until tokens may be checked again.
+const UNAVAILABLE_SECONDS: u64 = 5;
 /// A session outlasts the longest run by this much.
 const SESSION_IDLE_SPARE: Duration = Duration::from_secs(30 * 60);
 
@@ -51,10 +54,14 @@ const FIRST_WITHOUT_SESSIONS: &[u8] = b"2026-07-28";
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
     pub address: SocketAddr,
-    /// Who may speak. Without any, only loopback may be listened on, and everyone there is the local principal.
-    pub tokens: Option<Tokens>,
+    /// Who may speak. Without it, only loopback may be listened on, and everyone there is the local principal.
+    pub access: Option<Arc<Access>>,
     pub body_bytes_max: usize,
     pub connections_max: usize,
+    /// Of those, from one address (of IPv6, one network); `None` for half of them, but from loopback, where a proxy may speak
+    /// for many.
+    pub connections_per_address_max: Option<usize>,
+    pub waits: Waits,
     /// Names besides loopback by which callers may reach us: `host` or `host:port`.
     pub allowed_hosts: Vec<String>,
     pub surface: Surface,
@@ -64,17 +71,19 @@ impl HttpSettings {
     pub fn new(address: SocketAddr) -> HttpSettings {
         HttpSettings {
             address,
-            tokens: None,
+            access: None,
             // A file of 8 MiB in base64 is 11 MiB.
             body_bytes_max: 16 * 1024 * 1024,
             connections_max: 256,
+            connections_per_address_max: None,
+            waits: Waits::default(),
             allowed_hosts: Vec::new(),
             surface: Surface::default(),
         }
     }
 }
 
-/// Serves until `stop`. `on_ready` is told the address once connections are accepted.
+/// Serves until `stop`, or until the engine was drained and stopped. `on_ready` is told the address once connections are accepted.
 pub async fn serve_http(
     engine: Engine,
     settings: HttpSettings,
@@ -82,18 +91,35 @@ pub async fn serve_http(
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let address = settings.address;
-    if settings.tokens.is_none() && !address.ip().is_loopback() {
+    if settings.access.is_none() && !address.ip().is_loopback() {
         return Err(ServeError::NeedsToken(address));
     }
     let listen = |source| ServeError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
-    let max = settings.connections_max.max(1);
+    let room = Room { all: settings.connections_max.max(1), of_one: settings.connections_per_address_max };
+    let waits = settings.waits;
     let router = router(&engine, settings, bound, stop.child_token());
     on_ready(bound);
-    connections::serve(listener, router, max, stop).await;
-    engine.shutdown().await;
+    let closing = engine.draining();
+    let closed = closing.clone();
+    let answer = move |stream, activity| connections::answer(stream, router.clone(), waits, activity, closed.clone());
+    connections::serve(listener, room, closing, stop.clone(), answer).await;
+    connections::end(&engine, &stop).await;
     Ok(())
+}
+
+/// For a socket at whose other end is nobody but our own user.
+pub(super) fn router_for_local(
+    engine: &Engine,
+    surface: Surface,
+    connections_max: usize,
+    waits: Waits,
+    stop: CancellationToken,
+) -> Router {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let settings = HttpSettings { connections_max, waits, surface, ..HttpSettings::new(address) };
+    router(engine, settings, address, stop)
 }
 
 fn router(engine: &Engine, settings: HttpSettings, bound: SocketAddr, stop: CancellationToken) -> Router {
@@ -104,44 +130,77 @@ fn router(engine: &Engine, settings: HttpSettings, bound: SocketAddr, stop: Canc
         .disable_allowed_origins()
         .with_json_response(true)
         .with_max_request_body_bytes(settings.body_bytes_max)
-        .with_cancellation_token(stop);
+        .with_cancellation_token(stop.clone());
+    let watch = settings.surface.watch.clone();
     let handler = Handler::http(engine.clone(), settings.surface.clone());
+    let events = sse::routes(handler.clone(), settings.connections_max, stop);
+    let handler = handler.watched();
     let service = StreamableHttpService::new(move || Ok(handler.clone()), sessions.manager.clone(), config);
 
     let own = (!bound.ip().is_unspecified()).then(|| bound.to_string());
     let gate = Gate {
         names: Names::new(settings.allowed_hosts.iter().map(String::as_str).chain(own.as_deref())),
-        tokens: settings.tokens,
+        access: settings.access,
+        profile: settings.surface.profile.as_deref().and_then(profiles::find),
         sessions,
         body_bytes_max: settings.body_bytes_max,
+        body_wait: settings.waits.body,
         large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
+        draining: engine.draining(),
     };
+    let metadata = metadata(gate.access.as_deref());
     Router::new()
         .route_service("/mcp", service)
+        .merge(events)
+        .merge(watch::figures(engine, &watch))
         .route_layer(middleware::from_fn_with_state(Arc::new(gate), enter))
-        .route("/healthz", get(async || "ok"))
+        .layer(middleware::from_fn_with_state(watch.clone(), watch::count_refusals))
+        .merge(watch::health(&watch))
+        .merge(metadata)
+}
+
+/// Where clients learn which authorization server has tokens for us (RFC 9728): everybody may ask.
+fn metadata(access: Option<&Access>) -> Router {
+    const ROOT: &str = "/.well-known/oauth-protected-resource";
+    let Some((own, document)) = access.and_then(Access::metadata) else { return Router::new() };
+    let document: Arc<str> = document.to_string().into();
+    // What the router would take for more than a name is left to whoever stands before us.
+    let is_plain = own.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%".contains(&byte));
+    let own = own.as_str();
+    let places = std::collections::BTreeSet::from([ROOT, "/.well-known/oauth-protected-resource/mcp", own]);
+    places.into_iter().filter(|place| is_plain || *place != own).fold(Router::new(), |router, place| {
+        let document = document.clone();
+        router.route(place, get(async move || ([(CONTENT_TYPE, "application/json")], document.to_string())))
+    })
 }
 
 #[derive(Debug)]
 struct Gate {
     names: Names,
-    tokens: Option<Tokens>,
+    access: Option<Arc<Access>>,
+    profile: Option<&'static Profile>,
     sessions: Sessions,
     body_bytes_max: usize,
+    body_wait: Duration,
     large_bodies: Arc<Semaphore>,
+    draining: CancellationToken,
 }
 
-/// The way of each request to `/mcp` through the gate, and of its answer out.
+/// The way of each request through the gate, and of its answer out.
 async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
-    let who = match gate.admit(request.uri(), request.headers()) {
-        Ok(who) => who,
-        Err(refusal) => return refusal.into_response(),
+    if gate.draining.is_cancelled() {
+        return shutting_down();
+    }
+    let pass = match gate.admit(request.uri(), request.headers()).await {
+        Ok(pass) => pass,
+        Err(refusal) => return refuse(refusal, gate.access.as_deref()),
     };
+    let who = pass.principal.clone();
     if !gate.check_session(&who, request.headers_mut()) {
         return (StatusCode::NOT_FOUND, "no such session; initialize a new one\n").into_response();
     }
     let is_json = is_json(request.headers());
-    let (request, place) = match gate.with_whole_body(request, is_json).await {
+    let (request, place) = match gate.with_whole_body(request, is_json, &pass).await {
         Ok(whole) => whole,
         Err(refused) => return refused,
     };
@@ -150,7 +209,7 @@ async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
     let (mut parts, body) = request.into_parts();
     let busy = parts.extensions.get::<Activity>().map(Activity::begin);
     let stay = Stay { _hangup: hangup.clone().drop_guard(), _busy: busy, _place: place };
-    parts.extensions.insert(who.clone());
+    parts.extensions.insert(pass);
     parts.extensions.insert(Hangup(hangup));
     let response = next.run(Request::from_parts(parts, body)).await;
 
@@ -165,10 +224,18 @@ async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
 }
 
 impl Gate {
-    fn admit(&self, uri: &axum::http::Uri, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    async fn admit(&self, uri: &axum::http::Uri, headers: &HeaderMap) -> Result<Pass, Refusal> {
         self.names.check_host(uri, headers)?;
         self.names.check_origin(headers)?;
-        gate::principal(self.tokens.as_ref(), headers)
+        gate::check_query(uri)?;
+        gate::pass(self.access.as_deref(), headers).await
+    }
+
+    /// A pass that does not reach as far as its request.
+    fn forbid(&self, need: Scope) -> Response {
+        let challenge = self.access.as_ref().map_or("Bearer".into(), |access| access.insufficient(need));
+        let sentence = format!("{}\n", scopes::missing(need));
+        (StatusCode::FORBIDDEN, [(WWW_AUTHENTICATE, challenge)], sentence).into_response()
     }
 
     /// Whether the request may go on: it names no session, or one of its own. No other name goes any further.
@@ -186,9 +253,10 @@ impl Gate {
         &self,
         request: Request,
         is_json: bool,
+        pass: &Pass,
     ) -> Result<(Request, Option<OwnedSemaphorePermit>), Response> {
         if request.method() != Method::POST {
-            return Ok((request, None));
+            return if pass.scopes.is_empty() { Err(self.forbid(Scope::Read)) } else { Ok((request, None)) };
         }
         let declared = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         if declared.is_some_and(|length: u64| length > self.body_bytes_max as u64) {
@@ -196,15 +264,18 @@ impl Gate {
             return Err(self.too_large());
         }
         let (parts, body) = request.into_parts();
-        let (bytes, place) = match tokio::time::timeout(BODY_WAIT, self.read_body(body)).await {
+        let (bytes, place) = match tokio::time::timeout(self.body_wait, self.read_body(body)).await {
             Ok(read) => read?,
             Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "the body took too long\n").into_response()),
         };
-        if is_json && let Err(error) = serde_json::from_slice::<IgnoredAny>(&bytes) {
-            return Err(jsonrpc_error(-32700, &format!("not valid JSON: {error}")));
+        if is_json && let Err(sentence) = check_json(&bytes) {
+            return Err(jsonrpc_error(-32700, &sentence));
         }
         if has_too_many_values(&bytes) {
             return Err(jsonrpc_error(-32600, "the message has too many values; send less at once"));
+        }
+        if let Some(need) = gate::lacking(pass, self.profile, &bytes) {
+            return Err(self.forbid(need));
         }
         Ok((Request::from_parts(parts, Body::from(bytes)), place))
     }
@@ -251,25 +322,50 @@ async fn discard(body: impl http_body::Body<Data = Bytes>) {
     let _ = tokio::time::timeout(DISCARD_WAIT, all).await;
 }
 
+fn refuse(refusal: Refusal, access: Option<&Access>) -> Response {
+    use belljar_access::Refusal as No;
+    let (status, sentence) = match refusal {
+        Refusal::BadHost => (StatusCode::BAD_REQUEST, "one valid Host header is needed"),
+        Refusal::ForeignHost => (StatusCode::FORBIDDEN, "this Host is not served; start with --allow-host to add it"),
+        Refusal::ForeignOrigin => (StatusCode::FORBIDDEN, "this Origin may not call"),
+        Refusal::TokenInQuery => {
+            let sentence = "a token does not belong into an address, which others read; send it in a header: \
+                            Authorization: Bearer TOKEN";
+            (StatusCode::BAD_REQUEST, sentence)
+        }
+        Refusal::NotAdmitted(no @ (No::NoToken | No::Unknown | No::Expired | No::Jwt(_))) => {
+            let challenge = access.map_or("Bearer".into(), |access| access.challenge(no, None));
+            return (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, challenge)], format!("{no}\n")).into_response();
+        }
+        Refusal::NotAdmitted(no @ (No::TooMany { .. } | No::Unavailable)) => {
+            let (status, seconds) = match no {
+                No::TooMany { retry_after } => (StatusCode::TOO_MANY_REQUESTS, retry_after.as_secs()),
+                _ => (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE_SECONDS),
+            };
+            return (status, [(RETRY_AFTER, seconds.to_string())], format!("{no}\n")).into_response();
+        }
+    };
+    (status, format!("{sentence}\n")).into_response()
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        match self {
-            Refusal::BadHost => (StatusCode::BAD_REQUEST, "one valid Host header is needed\n").into_response(),
-            Refusal::ForeignHost => {
-                (StatusCode::FORBIDDEN, "this Host is not served; start with --allow-host to add it\n").into_response()
-            }
-            Refusal::ForeignOrigin => (StatusCode::FORBIDDEN, "this Origin may not call\n").into_response(),
-            Refusal::NoToken => {
-                let sentence = "send a token of this server: Authorization: Bearer TOKEN\n";
-                (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], sentence).into_response()
-            }
-        }
+        refuse(self, None)
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    kind.is_some_and(|kind| kind.starts_with("application/json"))
+/// For whoever comes on a connection that was there before.
+fn shutting_down() -> Response {
+    let headers = [(RETRY_AFTER, "5"), (CONNECTION, "close")];
+    let sentence = "the server is shutting down; try again when it is back\n";
+    (StatusCode::SERVICE_UNAVAILABLE, headers, sentence).into_response()
+}
+
+/// What is skipped is not looked at closely: that it is text has to be seen by itself.
+fn check_json(bytes: &[u8]) -> Result<(), String> {
+    let text = str::from_utf8(bytes).map_err(|error| format!("not valid UTF-8, and so not valid JSON: {error}"))?;
+    let read = serde_json::from_str::<IgnoredAny>(text).map(|IgnoredAny| ());
+    read.map_err(|error| format!("not valid JSON: {error}"))
 }
 
 fn jsonrpc_error(code: i32, sentence: &str) -> Response {

@@ -9,7 +9,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     /// Without its newline.
     Whole(Vec<u8>),
     TooLong(Trace),
@@ -17,7 +17,7 @@ pub(super) enum Line {
 
 /// How a line that is too long begins and ends, so that its sender can be told which one it was.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Trace {
+pub(crate) struct Trace {
     pub(super) head: Vec<u8>,
     pub(super) tail: Vec<u8>,
 }
@@ -36,19 +36,19 @@ impl Trace {
 }
 
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     bytes_max: usize,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(reader: R, bytes_max: usize) -> Lines<R> {
+    pub(crate) fn new(reader: R, bytes_max: usize) -> Lines<R> {
         Lines { reader: BufReader::with_capacity(BUFFER_BYTES, reader), line: Vec::new(), bytes_max }
     }
 
     /// The next line; the last one need not end with a newline. `None` at the end of the stream.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         let mut too_long: Option<Trace> = None;
         loop {
             let available = match self.reader.fill_buf().await {

@@ -332,7 +332,12 @@ mod tests {
     fn only_cases_behind_a_gate_hold_unknown_words() {
         for case in all() {
             let words = unknown_words(&case);
-            let closed = crate::battery::gate::first_closed(&case, &crate::battery::Wall::native()).is_some();
+            let closed = crate::battery::gate::first_closed(
+                &case,
+                &crate::battery::Wall::native(),
+                crate::battery::Transport::Stdio,
+            )
+            .is_some();
             assert!(words.is_empty() || closed, "{}: {words:?}", case.id);
         }
     }
@@ -342,7 +347,16 @@ mod tests {
         let cases: Vec<Case> = all().into_iter().filter(|case| case.area == "codemode").collect();
         assert!(cases.len() >= 14, "{}", cases.len());
         for case in cases {
-            assert_eq!(crate::battery::gate::first_closed(&case, &crate::battery::Wall::native()), None, "{}", case.id);
+            assert_eq!(
+                crate::battery::gate::first_closed(
+                    &case,
+                    &crate::battery::Wall::native(),
+                    crate::battery::Transport::Stdio
+                ),
+                None,
+                "{}",
+                case.id
+            );
             assert_eq!(crate::battery::gate::first_unknown(&case), None, "{}", case.id);
             assert!(crate::battery::codemode::concerns(&case), "{}", case.id);
         }

@@ -3,6 +3,7 @@
 use super::action::{Action, Step};
 use super::case::{Body, Case};
 use super::check::Check;
+use super::server::Transport;
 use super::wall::Wall;
 
 /// The idle time of the server that `config:idle_ttl_s=3` cases get.
@@ -12,7 +13,6 @@ pub(crate) const IDLE_SECONDS: u32 = 3;
 pub(crate) const UPSTREAM_TIMEOUT: &str = "config:upstream_timeout_s=5";
 
 const OFFERS: &[&str] = &[
-    "transport:stdio",
     "transport:http",
     "cap:auth",
     "config:idle_ttl_s=3",
@@ -25,15 +25,17 @@ const OFFERS: &[&str] = &[
     "config:deny_destructive=true",
 ];
 
-fn is_offered(requirement: &str) -> bool {
+/// One that needs HTTP gets a server of its own, where the others are asked over stdio; not the other way round.
+fn is_offered(requirement: &str, transport: Transport) -> bool {
     match requirement.strip_prefix("arch:") {
         Some(arch) => arch == std::env::consts::ARCH,
+        None if requirement == "transport:stdio" => transport == Transport::Stdio,
         None => OFFERS.contains(&requirement),
     }
 }
 
 /// The first reason why a case cannot be asked of this build.
-pub(crate) fn first_closed(case: &Case, wall: &Wall) -> Option<String> {
+pub(crate) fn first_closed(case: &Case, wall: &Wall, transport: Transport) -> Option<String> {
     let name = wall.kind.in_cases();
     if !case.applies_to.iter().any(|applies| applies == name) {
         return Some(format!("not for {name}"));
@@ -41,7 +43,7 @@ pub(crate) fn first_closed(case: &Case, wall: &Wall) -> Option<String> {
     if let Some(why) = wall.guests_own(&case.id) {
         return Some(format!("the guest's own kernel answers: {why}"));
     }
-    let closed = case.requires.iter().find(|requirement| !is_offered(requirement));
+    let closed = case.requires.iter().find(|requirement| !is_offered(requirement, transport));
     closed.map(|requirement| format!("requires {requirement}"))
 }
 
@@ -99,10 +101,13 @@ mod tests {
 
     #[test]
     fn a_gate_that_is_not_offered_is_named() {
-        assert_eq!(first_closed(&case(&["transport:http"], &[], "sleep"), &Wall::native()), None);
-        let closed = first_closed(&case(&["transport:http", "cap:teleport"], &[], "sleep"), &Wall::native());
-        assert_eq!(closed.unwrap(), "requires cap:teleport");
-        assert!(first_closed(&case(&["arch:pdp11"], &[], "sleep"), &Wall::native()).is_some());
+        let closed =
+            |requires: &[&str], transport| first_closed(&case(requires, &[], "sleep"), &Wall::native(), transport);
+        assert_eq!(closed(&["transport:http"], Transport::Stdio), None);
+        assert_eq!(closed(&["transport:http", "cap:teleport"], Transport::Http).unwrap(), "requires cap:teleport");
+        assert!(closed(&["arch:pdp11"], Transport::Stdio).is_some());
+        assert_eq!(closed(&["transport:stdio"], Transport::Stdio), None);
+        assert_eq!(closed(&["transport:stdio"], Transport::Http).unwrap(), "requires transport:stdio");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::action::{Credential, HttpStep};
@@ -155,10 +157,7 @@ impl HttpClient {
                 Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
                 _ => continue,
             };
-            if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(format!("driver cannot put {argument} into a header"));
-            }
-            headers.push((format!("Mcp-Param-{header}"), value));
+            headers.push((format!("Mcp-Param-{header}"), in_header(&value)));
         }
         Ok(headers)
     }
@@ -169,6 +168,14 @@ impl HttpClient {
         let tools = tools.ok_or_else(|| format!("tools/list: {}", answer.text()))?;
         Ok(tools.iter().map(mirrors_of).collect())
     }
+}
+
+/// What a header cannot hold is said in base64.
+fn in_header(value: &str) -> String {
+    if value.bytes().all(|byte| byte.is_ascii_graphic()) && !value.starts_with("=?") {
+        return value.to_owned();
+    }
+    format!("=?base64?{}?=", STANDARD.encode(value))
 }
 
 fn mirrors_of(tool: &Value) -> (String, Vec<(String, String)>) {
@@ -210,6 +217,13 @@ mod tests {
         let (name, mirrors) = mirrors_of(&tool);
         assert_eq!(name, "run_code");
         assert_eq!(mirrors, [("sandbox_id".to_owned(), "Sandbox".to_owned())]);
+    }
+
+    #[test]
+    fn what_no_header_holds_is_in_base64() {
+        assert_eq!(in_header("sb_1"), "sb_1");
+        assert_eq!(in_header("../a b"), "=?base64?Li4vYSBi?=");
+        assert_eq!(in_header("=?base64?eA==?="), "=?base64?PT9iYXNlNjQ/ZUE9PT89?=");
     }
 
     #[test]

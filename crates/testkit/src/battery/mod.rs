@@ -56,11 +56,19 @@ pub enum As {
     Ordinary,
 }
 
+/// How the server under test is spoken to, where a case does not say it itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    Stdio,
+    Http,
+}
+
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The `belljar` program.
     pub binary: PathBuf,
     pub server_as: As,
+    pub over: Over,
     pub wall: Wall,
     /// Ids of cases, or names of areas; empty for all.
     pub only: Vec<String>,
@@ -146,7 +154,10 @@ impl Battery {
                 As::Ordinary if own_uid() == 0 => User::Uid(NOBODY),
                 _ => User::Same,
             },
-            transport: Transport::Stdio,
+            transport: match options.over {
+                Over::Stdio => Transport::Stdio,
+                Over::Http => Transport::Http,
+            },
             idle_seconds: None,
             open_files_max: None,
             env: host.planted_secrets(),
@@ -204,8 +215,9 @@ impl Battery {
 
     fn play(&mut self, case: &Case, raw: &Value) -> Verdict {
         let missing = self.launch.wall.kind.has_hosts_programs().then(|| missing_language(case)).flatten();
-        if let Some(reason) =
-            gate::first_closed(case, &self.launch.wall).or_else(|| gate::first_unknown(case)).or(missing)
+        if let Some(reason) = gate::first_closed(case, &self.launch.wall, self.launch.transport)
+            .or_else(|| gate::first_unknown(case))
+            .or(missing)
         {
             return Verdict::Skip(reason);
         }
@@ -292,13 +304,13 @@ impl Battery {
     /// How to start the server that only this case wants; `None` if the one that all share will do.
     fn launch_for(&self, case: &Case) -> Option<Launch> {
         let requires = |what: &str| case.requires.iter().any(|requirement| requirement == what);
-        let http = requires("transport:http");
+        let http = requires("transport:http") && self.launch.transport != Transport::Http;
         let idle = requires("config:idle_ttl_s=3");
         let short = requires(gate::UPSTREAM_TIMEOUT);
         let mock = self.host.mock.as_ref().filter(|_| short);
         let upstreams = mock.map(|mock| mock.configuration(upstream::SHORT_CALL_SECONDS));
         (http || idle || short).then(|| Launch {
-            transport: if http { Transport::Http } else { Transport::Stdio },
+            transport: if http { Transport::Http } else { self.launch.transport },
             idle_seconds: idle.then_some(gate::IDLE_SECONDS),
             upstreams: upstreams.or_else(|| self.launch.upstreams.clone()),
             ..self.launch.clone()
@@ -366,6 +378,7 @@ mod tests {
         let options = Options {
             binary: "/nonexistent/belljar".into(),
             server_as: As::Root,
+            over: Over::Stdio,
             wall: Wall::native(),
             only: Vec::new(),
             verbose: false,

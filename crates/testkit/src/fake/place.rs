@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ pub(super) struct Place {
     start_takes: Duration,
     close_takes: Duration,
     acts: AtomicU32,
+    moved: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Place {
@@ -114,6 +115,7 @@ impl Place {
             start_takes: manners.start_takes,
             close_takes: manners.close_takes,
             acts: AtomicU32::new(0),
+            moved: Arc::default(),
         }
     }
 
@@ -155,6 +157,7 @@ impl Place {
             kernel,
             changed_max: program.changed_max,
             questions: self.questions.clone(),
+            moved: self.moved.clone(),
         };
         self.programs.spawn(script::play(text.to_owned(), stage));
         Act { number, heard, stop, interrupted, stdin }
@@ -262,6 +265,10 @@ impl Sandbox for Place {
 
     fn answer(&self, id: u32, bytes: Vec<u8>, part: Part) {
         self.questions.answer(id, bytes, part);
+    }
+
+    fn moved_bytes(&self) -> u64 {
+        self.moved.load(Ordering::SeqCst)
     }
 
     fn is_alive(&self) -> bool {

@@ -8,6 +8,8 @@
 //! | `env NAME`        | prints a variable                                                       |
 //! | `place`           | prints the number of its sandbox: how many were opened before it        |
 //! | `ask X`           | asks X of those outside, and prints the answer                          |
+//! | `move N`          | N bytes go over the network                                             |
+//! | `move-later MS N` | the same after a while, the program being gone or not                   |
 //! | `write PATH X`, `cat PATH` | a file of the sandbox                                          |
 //! | `sleep MS`        | waits, by tokio's clock; a SIGINT ends a cell or program there with 130 |
 //! | `doze MS`         | waits, and no signal is heeded                                          |
@@ -20,6 +22,7 @@
 //! | `refuse`, `lose`, `panic`, `stuck-start` | as the first line: `start` fails; says that the place is gone; panics; starts a program that hangs and never answers |
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use belljar_core::{Changes, Entry, Event, Exit, FileKind, Finish, Metadata, State, Stream, Usage};
@@ -53,6 +56,7 @@ pub(super) struct Stage {
     pub(super) kernel: Option<KernelTurn>,
     pub(super) changed_max: u32,
     pub(super) questions: Arc<Questions>,
+    pub(super) moved: Arc<AtomicU64>,
 }
 
 enum End {
@@ -141,6 +145,18 @@ async fn acts(text: &str, stage: &Stage) -> End {
             "ask" => {
                 let answer = stage.questions.ask(stage.number, format!("{rest}\n").into_bytes()).await;
                 stage.say(Stream::Stdout, format!("{}\n", String::from_utf8_lossy(&answer))).await;
+            }
+            "move" => {
+                stage.moved.fetch_add(rest.parse().unwrap_or(0), Ordering::SeqCst);
+            }
+            "move-later" => {
+                let (wait, count) = rest.split_once(' ').unwrap_or((rest, ""));
+                let (wait, count) = (wait.parse().unwrap_or(0), count.parse().unwrap_or(0));
+                let moved = stage.moved.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                    moved.fetch_add(count, Ordering::SeqCst);
+                });
             }
             "write" => {
                 let (path, content) = rest.split_once(' ').unwrap_or((rest, ""));

@@ -48,6 +48,14 @@ impl Tally {
         100.0 * self.times.len() as f64 / self.runs().max(1) as f64
     }
 
+    pub(super) fn failed(&self) -> usize {
+        self.failed
+    }
+
+    pub(super) fn longest(&self) -> Duration {
+        self.times.iter().max().copied().unwrap_or_default()
+    }
+
     pub(super) fn spread(&self) -> Spread {
         Spread::of(&self.times)
     }

@@ -12,6 +12,7 @@ mod plan;
 mod processes;
 mod progress;
 mod report;
+mod serve;
 mod server;
 mod table;
 mod targets;
@@ -80,6 +81,8 @@ pub(super) struct Bench {
 enum What {
     /// What work costs a model in tokens: direct calls, deferred tools, and programs
     Tokens(tokens::Tokens),
+    /// What one server bears: many sandboxes, many callers, a long time, and being killed
+    Serve(serve::Serve),
 }
 
 impl Bench {
@@ -87,8 +90,10 @@ impl Bench {
         let WishedWall::Named(choice) = config.walls.backend.value else {
             return Err(Complaint::new("figures are of one wall", "name it, such as --backend gvisor").into());
         };
-        if let Some(What::Tokens(tokens)) = &self.what {
-            return tokens.execute(choice);
+        match &self.what {
+            Some(What::Tokens(tokens)) => return tokens.execute(choice),
+            Some(What::Serve(serve)) => return serve.execute(choice, config, named),
+            None => {}
         }
         server::end_servers_on_signal()?;
         let report = self.measure(choice, config, named);
@@ -130,7 +135,7 @@ impl Bench {
         let bench = groups::Bench {
             choice,
             host: wiring::host(config),
-            launch: Launch { backend: choice.name(), config: file, path: None },
+            launch: Launch { backend: choice.name(), config: file, path: None, home: None },
             science: self.science.clone(),
             upstream: self.upstream.clone(),
             plan,

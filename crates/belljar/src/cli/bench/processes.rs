@@ -15,6 +15,8 @@ pub(super) struct Process {
     parent: u32,
     is_running: bool,
     ticks: u64,
+    /// In ticks since the machine's start: another process may come to have the number.
+    started: u64,
 }
 
 /// proc_pid_stat(5); the name, in parentheses, may hold anything.
@@ -27,12 +29,37 @@ fn stat(text: &str) -> Option<Process> {
         parent: fields.get(1)?.parse().ok()?,
         is_running: *fields.first()? == "R",
         ticks: number(11)? + number(12)?,
+        started: number(19)?,
     })
 }
 
 /// A process and everything below it.
 pub(super) fn family(root: u32) -> Vec<Process> {
     families(&[root])
+}
+
+/// Whether it is still there. What nobody has asked for its end yet has ended all the same.
+pub(super) fn lives(process: &Process) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{}/stat", process.pid)) else { return false };
+    let is_over = text.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z") || rest.starts_with(" X"));
+    !is_over && stat(&text).is_some_and(|now| now.started == process.started)
+}
+
+/// Everything in the cgroups of a server, whoever its parent is by now.
+pub(super) fn confined(server: u32) -> Vec<Process> {
+    let mut pids = Vec::new();
+    each_cgroup(server, &mut |folder| {
+        let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+    });
+    pids.sort_unstable();
+    pids.dedup();
+    let read = |pid: u32| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    pids.into_iter().filter_map(|pid| stat(&read(pid)?)).collect()
+}
+
+pub(super) fn threads(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().count()
 }
 
 fn families(roots: &[u32]) -> Vec<Process> {
@@ -123,19 +150,27 @@ pub(super) fn mounts(pid: u32) -> usize {
     fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default().lines().count()
 }
 
+/// How many directories the cgroups of a server have.
+pub(super) fn cgroups(server: u32) -> usize {
+    let mut count = 0;
+    each_cgroup(server, &mut |_| count += 1);
+    count
+}
+
 /// The directories of a server's cgroups, in whatever version and tree: its own begin with its number, and those of its
 /// sandboxes are in them.
-pub(super) fn cgroups(server: u32) -> usize {
-    fn walk(folder: &Path, prefix: &str, is_inside: bool) -> usize {
+fn each_cgroup(server: u32, look: &mut dyn FnMut(&Path)) {
+    fn walk(folder: &Path, prefix: &str, is_inside: bool, look: &mut dyn FnMut(&Path)) {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let count = |entry: fs::DirEntry| {
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             let is_ours = is_inside || entry.file_name().to_string_lossy().starts_with(prefix);
-            usize::from(is_ours) + walk(&entry.path(), prefix, is_ours)
-        };
-        folders.map(count).sum()
+            if is_ours {
+                look(&entry.path());
+            }
+            walk(&entry.path(), prefix, is_ours, look);
+        }
     }
-    walk(Path::new("/sys/fs/cgroup"), &format!("belljar-{server}-"), false)
+    walk(Path::new("/sys/fs/cgroup"), &format!("belljar-{server}-"), false, look);
 }
 
 #[cfg(test)]
@@ -145,7 +180,7 @@ mod tests {
     #[test]
     fn the_kernels_tables_are_read() {
         let line = "7 (a ) b) R 3 7 7 0 -1 4194560 100 0 0 0 12 34 0 0 20 0 1 0 5 0 0";
-        assert_eq!(stat(line), Some(Process { pid: 7, parent: 3, is_running: true, ticks: 46 }));
+        assert_eq!(stat(line), Some(Process { pid: 7, parent: 3, is_running: true, ticks: 46, started: 5 }));
         assert_eq!(stat("7 (a"), None);
         let rollup = "555573996000-7ffedd3e5000 ---p 00000000 00:00 0   [rollup]\nRss:   540 kB\nPss:   257 kB\n\
             Pss_Dirty:   9 kB\n";
@@ -156,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_family_is_everything_below() {
-        let process = |pid, parent| Process { pid, parent, is_running: false, ticks: 0 };
+        let process = |pid, parent| Process { pid, parent, is_running: false, ticks: 0, started: 0 };
         let all = [process(9, 5), process(2, 1), process(5, 2), process(7, 1)];
         let pids: Vec<u32> = below(&[2], &all).iter().map(|process| process.pid).collect();
         assert_eq!(pids, [9, 2, 5]);

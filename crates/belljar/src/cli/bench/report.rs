@@ -26,6 +26,10 @@ pub(super) enum Column {
     Mounts,
     JailMounts,
     Descriptors,
+    Threads,
+    Seconds,
+    Minutes,
+    Left,
 }
 
 impl Column {
@@ -52,6 +56,10 @@ impl Column {
             Column::Mounts => "mounts",
             Column::JailMounts => "jail_mounts",
             Column::Descriptors => "descriptors",
+            Column::Threads => "threads",
+            Column::Seconds => "seconds",
+            Column::Minutes => "minutes",
+            Column::Left => "left",
         }
     }
 
@@ -78,6 +86,10 @@ impl Column {
             Column::Mounts => "mounts",
             Column::JailMounts => "jail's mounts",
             Column::Descriptors => "descriptors",
+            Column::Threads => "threads",
+            Column::Seconds => "s",
+            Column::Minutes => "min",
+            Column::Left => "left",
         }
     }
 
@@ -89,7 +101,7 @@ impl Column {
             Column::P50 | Column::P95 | Column::P99 | Column::Ratio | Column::RatioP99 | Column::RateRatio => {
                 format!("{value:.2}")
             }
-            Column::PssEach | Column::Added => format!("{value:.2}"),
+            Column::PssEach | Column::Added | Column::Seconds | Column::Minutes => format!("{value:.2}"),
             Column::Rate | Column::BareRate | Column::Pss | Column::Rss | Column::Peak => format!("{value:.1}"),
             _ => format!("{value:.0}"),
         }

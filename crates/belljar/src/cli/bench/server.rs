@@ -28,6 +28,15 @@ const END: Duration = Duration::from_secs(10);
 /// For prepared interpreters, of which one with a scientific library takes seconds.
 const READY: Duration = Duration::from_secs(30);
 
+/// What says where a program keeps things, and the folder of each below another home.
+const XDG: [(&str, &str); 5] = [
+    ("XDG_CONFIG_HOME", "config"),
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_DATA_HOME", "data"),
+    ("XDG_STATE_HOME", "state"),
+    ("XDG_RUNTIME_DIR", "run"),
+];
+
 /// How to start one.
 #[derive(Debug, Clone)]
 pub(super) struct Launch {
@@ -35,6 +44,8 @@ pub(super) struct Launch {
     pub(super) config: PathBuf,
     /// Instead of this program's own `PATH`.
     pub(super) path: Option<OsString>,
+    /// Where it keeps what it keeps, instead of where the user does.
+    pub(super) home: Option<PathBuf>,
 }
 
 impl Launch {
@@ -58,11 +69,17 @@ impl Launch {
 
     /// On a free port of loopback, with these flags more.
     pub(super) fn http(&self, flags: &[&str]) -> anyhow::Result<OnPort> {
+        let server = self.http_at_once(flags)?;
+        processes::settle(&[server.pid()], READY);
+        Ok(server)
+    }
+
+    /// The same, whether it has prepared anything yet or not.
+    pub(super) fn http_at_once(&self, flags: &[&str]) -> anyhow::Result<OnPort> {
         let flags: Vec<&str> = ["--http", "127.0.0.1:0"].iter().chain(flags).copied().collect();
         let mut process = self.spawn(&flags, Stream::null())?;
         let told = process.addresses.recv_timeout(START).map_err(|_| anyhow!("it does not say where it listens"));
         let address = told.map_err(|error| process.why_not(error))?;
-        processes::settle(&[process.pid()], READY);
         Ok(OnPort { address, process })
     }
 
@@ -77,6 +94,11 @@ impl Launch {
         if let Some(path) = &self.path {
             command.env("PATH", path);
         }
+        if let Some(home) = &self.home {
+            for (name, folder) in XDG {
+                command.env(name, home.join(folder));
+            }
+        }
         let mut child =
             command.stdin(stream).stdout(stdout).stderr(Stream::piped()).spawn().context("starting the server")?;
         running().insert(child.id());
@@ -89,7 +111,7 @@ impl Launch {
         if let Some(stderr) = child.stderr.take() {
             std::thread::spawn(move || listen(stderr, &tell, &say));
         }
-        Ok(Process { child, addresses, said })
+        Ok(Process { child, addresses, said, is_over: false })
     }
 }
 
@@ -119,6 +141,18 @@ impl OnPort {
     pub(super) fn connect(&self) -> anyhow::Result<Http> {
         Http::connect(self.address)
     }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// With no time to put anything away.
+    pub(super) fn kill(mut self) -> anyhow::Result<()> {
+        self.process.child.kill().context("killing the server")?;
+        self.process.child.wait().context("waiting for the server's end")?;
+        self.process.is_over = true;
+        Ok(())
+    }
 }
 
 /// A server at work. Ends with this, in order, so that no cgroup is left behind.
@@ -127,6 +161,8 @@ struct Process {
     child: Child,
     addresses: Receiver<SocketAddr>,
     said: Receiver<String>,
+    /// Its number may be another's by now.
+    is_over: bool,
 }
 
 impl Process {
@@ -144,10 +180,8 @@ impl Process {
         }
         error.context("the server does not start")
     }
-}
 
-impl Drop for Process {
-    fn drop(&mut self) {
+    fn end(&mut self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let deadline = Instant::now() + END;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
@@ -155,6 +189,14 @@ impl Drop for Process {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end();
+        }
         running().remove(&self.child.id());
     }
 }

@@ -218,10 +218,11 @@ fn soak(report: &Report) -> Option<Verdict> {
     Some(Verdict { measure, target, found, met })
 }
 
-fn grown(rows: &[&Row]) -> Vec<(Column, f64)> {
+pub(super) fn grown(rows: &[&Row]) -> Vec<(Column, f64)> {
     let (earlier, later) = rows.split_at(rows.len() / 2);
     let counted =
-        [Column::Processes, Column::Cgroups, Column::Mounts, Column::JailMounts, Column::Descriptors].into_iter();
+        [Column::Processes, Column::Cgroups, Column::Mounts, Column::JailMounts, Column::Descriptors, Column::Threads]
+            .into_iter();
     let by = |column: Column| {
         let most = earlier.iter().filter_map(|row| row.get(column)).fold(0.0, f64::max);
         let least = later.iter().filter_map(|row| row.get(column)).fold(f64::INFINITY, f64::min);

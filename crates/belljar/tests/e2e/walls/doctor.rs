@@ -26,5 +26,5 @@ pub(super) fn the_command_line_runs_a_program(wall: &Wall) {
     assert_eq!((&report["stdout"], &report["ending"]), (&json!("hello\n"), &json!("exited")), "{report}");
     stands_behind(&report["isolation"], wall.backend());
     let failing = wall.command_line(&["--backend", wall.backend(), "run", "-l", "python", "-c", "raise SystemExit(5)"]);
-    assert_eq!(failing.status.code(), Some(5));
+    assert_eq!(failing.status.code(), Some(5), "{}", String::from_utf8_lossy(&failing.stderr));
 }

@@ -68,6 +68,8 @@ impl Agent {
             patience: std::time::Duration::from_secs(45),
             departure: belljar_engine::Departure::default(),
             asking: None,
+            log: crate::logging::Log::unwanted(),
+            tasks: None,
         }
     }
 

@@ -1,5 +1,9 @@
+mod events;
+mod hostile;
+
 use std::time::Instant;
 
+use belljar_access::Tokens;
 use belljar_engine::Settings;
 use belljar_testkit::fake::{Fake, Manners};
 use serde_json::Value;
@@ -40,7 +44,8 @@ impl Server {
     }
 
     async fn with_tokens() -> Server {
-        Server::with(|settings| settings.tokens = Some(Tokens::parse(&format!("ann:{ANN}\nbob:{BOB}")).unwrap())).await
+        let tokens = Tokens::parse(&format!("ann:{ANN}\nbob:{BOB}")).unwrap();
+        Server::with(|settings| settings.access = Some(Arc::new(tokens.into()))).await
     }
 
     async fn connect(&self) -> TcpStream {
@@ -78,7 +83,11 @@ impl Reply {
     async fn read(mut stream: TcpStream) -> Reply {
         let mut bytes = Vec::new();
         let _ = timeout(WAIT, stream.read_to_end(&mut bytes)).await.expect("an answer in time");
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Reply::parse(&bytes)
+    }
+
+    fn parse(bytes: &[u8]) -> Reply {
+        let text = String::from_utf8_lossy(bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
         Reply { status, head: head.to_owned(), body: body.to_owned() }
@@ -206,8 +215,9 @@ async fn health_needs_nothing_and_tells_nothing_and_there_is_no_more() {
     let server = Server::with_tokens().await;
     let reply = server.raw(b"GET /healthz HTTP/1.1\r\nHost: any\r\nConnection: close\r\n\r\n").await;
     assert_eq!((reply.status, reply.body.as_str()), (200, "ok"));
-    for path in ["/", "/metrics", "/health", "/debug/pprof/", "/.env", "/mcp/", "/mcp/x", "/MCP", "/healthz/", "//mcp"]
-    {
+    let metrics = server.raw(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert_eq!(metrics.status, 401, "figures are for those who may call");
+    for path in ["/", "/health", "/debug/pprof/", "/.env", "/mcp/", "/mcp/x", "/MCP", "/healthz/", "//mcp"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let reply = server.raw(request.as_bytes()).await;
         assert_eq!((reply.status, reply.body.as_str()), (404, ""), "{path}");
@@ -248,11 +258,16 @@ async fn a_token_is_needed_and_only_in_its_header() {
     let server = Server::with_tokens().await;
     assert_eq!(server.send(&Request::list().token(ANN)).await.status, 200);
     assert_eq!(server.send(&Request::list().set("Authorization", &format!("bEARER {BOB}"))).await.status, 200);
-    let in_query = Request { target: format!("/mcp?access_token={ANN}"), ..Request::list() };
+    for query in ["access_token", "token"] {
+        let in_query = Request { target: format!("/mcp?{query}={ANN}"), ..Request::list().token(ANN) };
+        let reply = server.send(&in_query).await;
+        assert!(reply.status == 400 && !reply.body.contains(ANN), "{reply:?}");
+    }
+    let wrong = server.send(&Request::list().token("wrong-0123456789abcdef")).await;
+    assert_eq!(wrong.status, 401);
+    assert!(wrong.header("www-authenticate").unwrap().contains("error=\"invalid_token\""), "{wrong:?}");
     let bad = [
         Request::list(),
-        Request::list().token("wrong-0123456789abcdef"),
-        in_query,
         Request::list().set("Authorization", "Basic dTpw"),
         Request::list().set("Authorization", &format!("bearer  {ANN} x")),
         Request::list().set("Cookie", &format!("token={ANN}")),
@@ -360,8 +375,8 @@ async fn bad_bodies_are_told_as_json_rpc() {
     assert_eq!((reply.status, reply.message()["error"]["code"].as_i64()), (404, Some(-32601)));
     let gone = server.send(&Request::new("initialize", None, json!({}))).await;
     assert_eq!((gone.status, gone.message()["error"]["code"].as_i64()), (404, Some(-32601)), "no handshake there");
-    let prompts = server.send(&Request::new("prompts/list", None, json!({}))).await;
-    assert_eq!(prompts.message()["error"]["code"], -32601);
+    let level = server.send(&Request::new("logging/setLevel", None, json!({"level": "info"}))).await;
+    assert_eq!(level.message()["error"]["code"], -32601, "each request says for itself what it wants to hear");
 }
 
 #[tokio::test]
@@ -706,7 +721,7 @@ async fn a_question_is_answered_by_whom_it_was_asked() {
     let mode = Arc::new(crate::gateway::fake::FakeMode::default());
     let given = mode.clone();
     let server = Server::with(move |settings| {
-        settings.tokens = Some(Tokens::parse(&format!("ann:{ANN}\nbob:{BOB}")).unwrap());
+        settings.access = Some(Arc::new(Tokens::parse(&format!("ann:{ANN}\nbob:{BOB}")).unwrap().into()));
         settings.surface.code_mode = Some(given);
         settings.surface.direct = true;
     })

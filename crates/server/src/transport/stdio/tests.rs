@@ -1,14 +1,18 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::time::Instant;
-
 use belljar_engine::Settings;
 use belljar_testkit::fake::{Fake, Manners};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split};
+use rmcp::model::{ErrorCode, RequestId};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
+use crate::transport::conversation::Open;
 
 /// A client at the other end of the two streams.
 struct Client {
@@ -150,9 +154,9 @@ async fn what_is_no_message_is_answered_and_the_server_goes_on() {
         (br#"{"jsonrpc":"2.0","id":3}"#, -32600),
         (br#"{"jsonrpc":"2.0","id":3,"method":"a","method":"b"}"#, -32600),
         (br#"{"jsonrpc":"2.0","id":3,"method":"no/such"}"#, -32601),
-        (br#"{"jsonrpc":"2.0","id":3,"method":"prompts/list"}"#, -32601),
-        (br#"{"jsonrpc":"2.0","id":3,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":"b"}}}"#, -32601),
-        (br#"{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"info"}}"#, -32601),
+        (br#"{"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"no_such"}}"#, -32602),
+        (br#"{"jsonrpc":"2.0","id":3,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":"b"}}}"#, -32602),
+        (br#"{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"loud"}}"#, -32602),
         (br#"{"jsonrpc":"2.0","id":3,"method":"tools/call"}"#, -32602),
         (br#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":[]}"#, -32600),
         (br#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":5}}"#, -32602),
@@ -226,17 +230,6 @@ async fn a_giant_line_is_answered_once_and_skipped() {
     assert_eq!((code(&answer), &answer["id"]), (-32600, &json!(1)));
     assert!(answer["error"]["message"].as_str().unwrap().contains("25165824"), "{answer}");
     assert!(client.ask(2, "ping", json!({})).await.get("result").is_some());
-}
-
-#[test]
-fn the_id_of_a_long_message_is_found_where_clients_write_it() {
-    let found = |head: &str, tail: &str| id_of_long(&Trace { head: head.into(), tail: tail.into() });
-    assert_eq!(found(r#"{"jsonrpc":"2.0","id":7,"method":"x"#, "xx\"}}"), Some(json!(7)));
-    assert_eq!(found(r#"{"jsonrpc":"2.0","id":"a","method":"x"#, "xx"), Some(json!("a")));
-    assert_eq!(found(r#"{"method":"tools/call","params":{"x"#, r#"xx"}},"jsonrpc":"2.0","id":12}"#), Some(json!(12)));
-    assert_eq!(found(r#"{"method":"x","params":{"id":1,"#, r#"x","id":5}}"#), None, "an id of something else");
-    assert_eq!(found("xxxx", "xxxx"), None);
-    assert_eq!(found(r#"{"jsonrpc":"2.0","id":{"a":1},"#, r#""id":[1]}"#), None);
 }
 
 #[tokio::test]
@@ -373,15 +366,15 @@ async fn a_thousand_requests_at_once_are_all_answered() {
 
 #[tokio::test]
 async fn a_caller_that_does_not_read_is_refused_more_before_memory_runs_out() {
-    let open = Open::default();
-    for id in 0..REQUESTS_MAX as i64 {
+    let open = Open::new(BOUNDS);
+    for id in 0..BOUNDS.requests as i64 {
         open.begin(&RequestId::Number(id), 10).unwrap();
     }
     assert_eq!(open.begin(&RequestId::Number(-1), 10).unwrap_err().0, ErrorCode(-32000));
     open.end(&RequestId::Number(0));
     open.begin(&RequestId::Number(-1), 10).unwrap();
-    let large = Open::default();
-    large.begin(&RequestId::Number(1), REQUESTS_BYTES_MAX + 1).unwrap();
+    let large = Open::new(BOUNDS);
+    large.begin(&RequestId::Number(1), BOUNDS.bytes + 1).unwrap();
     assert!(large.begin(&RequestId::Number(2), 1).is_err(), "one may be large, not two");
 }
 

@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(in super::super) struct Http {
     stream: TcpStream,
     address: SocketAddr,
+    /// A header line, if the server wants to know who asks.
+    authorization: String,
     buffer: Vec<u8>,
 }
 
@@ -26,7 +28,20 @@ impl Http {
         let stream = TcpStream::connect(address).context("connecting to the server")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Http { stream, address, buffer: Vec::with_capacity(64 * 1024) })
+        let authorization = String::new();
+        Ok(Http { stream, address, authorization, buffer: Vec::with_capacity(64 * 1024) })
+    }
+
+    /// The same connection, on behalf of whoever has this token.
+    pub(in super::super) fn with_token(mut self, token: &str) -> Http {
+        self.authorization = format!("Authorization: Bearer {token}\r\n");
+        self
+    }
+
+    /// Asks, and never reads the answer.
+    pub(in super::super) fn send(&mut self, call: &Call) -> anyhow::Result<()> {
+        let request = self.request(call);
+        self.stream.write_all(&request).context("writing to the server")
     }
 
     /// The same call on each connection, sent when its turn comes, whether the others' are answered or not.
@@ -63,10 +78,11 @@ impl Http {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
         format!(
             "POST /mcp HTTP/1.1\r\nHost: {}\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n\
-             Mcp-Name: {}\r\n{sandbox}Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             Mcp-Name: {}\r\n{sandbox}{}Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
              Content-Length: {}\r\n\r\n{body}",
             self.address,
             call.tool,
+            self.authorization,
             body.len()
         )
         .into_bytes()

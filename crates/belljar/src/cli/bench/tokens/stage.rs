@@ -44,7 +44,7 @@ impl Served {
         // What is measured is not to be in anybody's totals.
         let configuration = format!("[packages]\ncache = {:?}\ninstall = false\n", at("cache").display().to_string());
         fs::write(at("config.toml"), configuration)?;
-        let launch = Launch { backend, config: at("config.toml"), path: None };
+        let launch = Launch { backend, config: at("config.toml"), path: None, home: None };
         let file = at("mcp.json");
         let server = launch.stdio(&flags(&file)?).context("starting the server")?;
         let mut served = Served { server, _folder: folder };

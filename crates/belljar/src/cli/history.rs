@@ -1,0 +1,87 @@
+//! `belljar history`: the runs that were.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use belljar_store::{PastRun, Reader, Wanted, now_ms, rfc3339};
+use clap::Args;
+use serde_json::json;
+
+use super::table::{cell, time};
+use super::values;
+use crate::config::Config;
+use crate::wiring;
+
+#[derive(Debug, Args)]
+pub(super) struct History {
+    /// Only what began within this time, such as 90s, 30m, 12h or 7d
+    #[arg(long, value_name = "TIME", value_parser = values::back)]
+    since: Option<Duration>,
+    /// Only this principal's
+    #[arg(long, value_name = "NAME")]
+    principal: Option<String>,
+    /// At most so many, the latest
+    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+    limit: u32,
+    /// Print JSON, with all that is known of each
+    #[arg(long)]
+    json: bool,
+}
+
+impl History {
+    pub(super) fn execute(self, config: &Config) -> anyhow::Result<ExitCode> {
+        let complain = |error| wiring::complain_of_history(&error);
+        let since_ms =
+            self.since.map(|time| now_ms().saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)));
+        let is_narrow = self.since.is_some() || self.principal.is_some();
+        let wanted = Wanted { since_ms, principal: self.principal, limit: self.limit };
+        let reader = match wiring::history_file(config) {
+            Some(file) => Reader::open(&file).map_err(complain)?,
+            None => None,
+        };
+        let (runs, dropped) = match &reader {
+            Some(reader) => (reader.runs(&wanted).map_err(complain)?, reader.dropped().map_err(complain)?),
+            None => (Vec::new(), 0),
+        };
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{:#}", json!({"runs": runs, "dropped": dropped}))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if runs.is_empty() {
+            let hint = match (config.history.enabled.value, is_narrow) {
+                (false, _) => "Nothing is remembered: enabled = false stands below [history].",
+                (true, true) => "Ask for more: a longer --since, or without --principal.",
+                (true, false) => "It begins with the next run: `belljar run -l python -c 'print(1)'`.",
+            };
+            writeln!(out, "No runs are remembered{}.\n{hint}", if is_narrow { " that fit" } else { "" })?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let words = ["BEGAN (UTC)", "RUN", "PRINCIPAL", "WHAT", "ENDING"];
+        let [began, run, principal, what, ending] = words;
+        writeln!(out, "{began:<14} {run:<36} {principal:<11} {what:<10} {ending:<14} {:>8}", "TOOK")?;
+        for run in &runs {
+            show(&mut out, run)?;
+        }
+        if dropped > 0 {
+            writeln!(out, "{dropped} events are missing: more happened at once than could be written")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(out: &mut impl Write, run: &PastRun) -> std::io::Result<()> {
+    // `2026-03-01T12:00:00.000Z`, of which a person needs the middle.
+    let began = rfc3339(run.began_ms);
+    let began = began.get(5..19).unwrap_or_default().replace('T', " ");
+    let what = run.language.as_deref().unwrap_or("command");
+    let ending = match run.exit_code.filter(|_| run.ending == "exited") {
+        Some(code) => format!("exited {code}"),
+        None => run.ending.clone(),
+    };
+    let took = run.duration_ms.map_or_else(|| "-".to_owned(), |ms| time(ms.unsigned_abs()));
+    let (id, principal, what, ending) =
+        (cell(&run.id, 36), cell(&run.principal, 11), cell(what, 10), cell(&ending, 14));
+    writeln!(out, "{began:<14} {id:<36} {principal:<11} {what:<10} {ending:<14} {took:>8}")
+}

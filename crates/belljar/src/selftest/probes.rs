@@ -1,0 +1,191 @@
+//! The probes: programs that try what must not work, and the judgement of what they say.
+
+use std::fmt;
+use std::time::Duration;
+
+use belljar_core::{BackendError, Event, Exit, Isolation, Language, Program, Sandbox, Source, Stdin, Stream};
+
+use super::facts::Facts;
+
+/// More than any probe says.
+const SAID_MAX: usize = 16 * 1024;
+const WORDS_MAX: usize = 200;
+/// What the memory probe says when it has what it must not get.
+const TOOK: &str = "took";
+
+/// Each says one line: its name, how it went, and words.
+const CHECKS: [&str; 4] = ["canary", "network", "processes", "seccomp"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Passed,
+    /// What must not work does.
+    Fired,
+    /// There is nothing of this kind behind this wall.
+    NotApplicable,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) probe: &'static str,
+    pub(crate) state: State,
+    pub(crate) words: String,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.probe, self.words)
+    }
+}
+
+/// Two programs: one that looks around, and one that takes memory, of which nothing may be left to look with.
+#[derive(Debug)]
+pub(super) struct Programs {
+    language: Language,
+    checks: String,
+    memory: String,
+}
+
+impl Programs {
+    /// In the language that can look closest of those that are there.
+    pub(super) fn of(languages: &[Language], facts: &Facts) -> Option<Programs> {
+        let language = [Language::Python, Language::Shell].into_iter().find(|language| languages.contains(language))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let port = facts.port().ok()?;
+        Some(match language {
+            Language::Python => {
+                let lines: Vec<String> = facts.lines.iter().map(|line| hex(line)).collect();
+                let given = format!(
+                    "CANARY, SONG, PORT, LINES = {}, {}, {port}, {:?}\n",
+                    quoted(&facts.path()),
+                    quoted(&facts.song),
+                    lines
+                );
+                Programs {
+                    language,
+                    checks: given + include_str!("checks.py"),
+                    memory: include_str!("memory.py").to_owned(),
+                }
+            }
+            _ => {
+                // As tr(1) has them, without the end.
+                let lines = facts.lines.iter().map(|line| text(line).trim_end_matches('\0').replace('\0', " "));
+                let lines: Vec<String> = lines.collect();
+                let line = |at: usize| single_quoted(lines.get(at).map_or("", String::as_str));
+                let given = format!(
+                    "CANARY={} SONG={} PORT={port} SERVER={} FIRST={}\n",
+                    single_quoted(&facts.path()),
+                    single_quoted(&facts.song),
+                    line(0),
+                    line(1)
+                );
+                Programs {
+                    language,
+                    checks: given + include_str!("checks.sh"),
+                    memory: include_str!("memory.sh").to_owned(),
+                }
+            }
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn acted(checks: &str, memory: &str) -> Programs {
+        Programs { language: Language::Python, checks: checks.to_owned(), memory: memory.to_owned() }
+    }
+
+    pub(super) fn checks(&self) -> Source {
+        Source::Code { language: self.language, code: self.checks.clone() }
+    }
+
+    pub(super) fn memory(&self) -> Source {
+        Source::Code { language: self.language, code: self.memory.clone() }
+    }
+}
+
+/// As JSON has it, which Python reads alike.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn single_quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a program of ours said and how it ended.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) text: String,
+    exit: Exit,
+}
+
+pub(super) async fn run(sandbox: &dyn Sandbox, source: Source, time: Duration) -> Result<Said, BackendError> {
+    let stdin = Stdin::empty();
+    let program = Program { source, env: Vec::new(), cwd: None, stdin, wall: time, changed_max: 0 };
+    let to_its_end = async {
+        let mut running = sandbox.start(program).await?;
+        let mut bytes = Vec::new();
+        loop {
+            match running.next().await? {
+                Event::Output { stream: Stream::Stdout, bytes: piece } => {
+                    let room = SAID_MAX.saturating_sub(bytes.len());
+                    bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+                }
+                Event::Finished(finish) => {
+                    return Ok(Said { text: String::from_utf8_lossy(&bytes).into_owned(), exit: finish.exit });
+                }
+                Event::Output { .. } | Event::Record(_) | Event::Changed(_) => {}
+            }
+        }
+    };
+    let late = |_| BackendError::Lost { why: "a program of the self-test did not come to its end".to_owned() };
+    tokio::time::timeout(time, to_its_end).await.map_err(late)?
+}
+
+/// `Err` where something is not known: a probe that says nothing has found nothing.
+pub(super) fn judge(
+    said: &Said,
+    memory: Result<Said, BackendError>,
+    isolation: &Isolation,
+) -> Result<Vec<Verdict>, String> {
+    let mut verdicts =
+        CHECKS.into_iter().map(|probe| check(probe, &said.text, isolation)).collect::<Result<Vec<_>, _>>()?;
+    verdicts.push(match memory {
+        Ok(said) if said.text.trim() == TOOK => {
+            verdict("memory", State::Fired, "a program had twice the memory that its sandbox may have")
+        }
+        Ok(said) => match said.exit {
+            Exit::OutOfMemory => verdict("memory", State::Passed, "a program that took too much was ended"),
+            Exit::Signal(_) => verdict("memory", State::Passed, "a program that took too much was killed"),
+            Exit::Code(_) => verdict("memory", State::Passed, "a program that asked for too much was refused"),
+        },
+        // One that goes down with its program has not given it what it asked for.
+        Err(BackendError::Lost { .. }) => verdict("memory", State::Passed, "the sandbox went down with the program"),
+        Err(error) => return Err(format!("the memory of the sandbox could not be tested: {error}")),
+    });
+    Ok(verdicts)
+}
+
+fn verdict(probe: &'static str, state: State, words: &str) -> Verdict {
+    Verdict { probe, state, words: words.to_owned() }
+}
+
+fn check(probe: &'static str, said: &str, isolation: &Isolation) -> Result<Verdict, String> {
+    let line = said.lines().find_map(|line| line.strip_prefix(probe)?.strip_prefix(' '));
+    let line = line.ok_or_else(|| format!("the probe {probe} said nothing"))?;
+    let (state, words) = line.split_once(' ').unwrap_or((line, ""));
+    let state = match state {
+        "passed" => State::Passed,
+        "fired" => State::Fired,
+        "none" => State::NotApplicable,
+        // No filter, where the wall says that it has one around each program.
+        "unfiltered" if isolation.seccomp.starts_with("allow-list") => State::Fired,
+        "unfiltered" => State::NotApplicable,
+        _ => return Err(format!("the probe {probe} said something else")),
+    };
+    let words = words.chars().filter(|character| !character.is_control()).take(WORDS_MAX).collect();
+    Ok(Verdict { probe, state, words })
+}

@@ -1,0 +1,109 @@
+//! Those who are told what the engine does, as it does it: history, audit, figures, traces.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::{Isolation, Limits, Program};
+
+use crate::{EngineError, Gone, Principal, Run, RunId, SandboxId};
+
+/// Told of what happens. It is called on the way of a run, so that it must not wait for anything.
+pub trait Observer: Send + Sync + fmt::Debug {
+    fn observe(&self, event: &Event<'_>);
+
+    /// Nothing comes any more: the engine has ended. What is still to be written is written here, in a moment.
+    fn end(&self) {}
+
+    /// Whether what is about to begin could be written down. Where one of them says no, nothing begins.
+    fn can_record(&self) -> bool {
+        true
+    }
+}
+
+/// Tells all of them, in order.
+pub(crate) fn tell(observers: &[Arc<dyn Observer>], event: &Event<'_>) {
+    for observer in observers {
+        observer.observe(event);
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum Event<'a> {
+    SandboxOpened {
+        owner: &'a Principal,
+        sandbox: &'a SandboxId,
+        template: Option<&'a str>,
+        limits: &'a Limits,
+        isolation: &'a Isolation,
+        /// How long it took; with what was prepared, little.
+        took: Duration,
+    },
+    SandboxClosed {
+        owner: &'a Principal,
+        sandbox: &'a SandboxId,
+        why: Closed,
+    },
+    /// Somebody wants a program run. Told on the very task of the caller's, before anything else of the run is; not all that
+    /// is asked for begins.
+    RunAsked {
+        owner: &'a Principal,
+        run: &'a RunId,
+    },
+    /// It has its turn and its place, and is about to be started. What was refused before that is nobody's run.
+    RunBegan {
+        owner: &'a Principal,
+        run: &'a RunId,
+        /// `None` for a throw-away one.
+        sandbox: Option<&'a SandboxId>,
+        program: &'a Program,
+        /// How long it waited for its turn and its place.
+        waited: Duration,
+    },
+    /// Once for each that began, before its caller hears of it.
+    RunEnded {
+        owner: &'a Principal,
+        run: &'a RunId,
+        program: &'a Program,
+        sandbox: Option<&'a SandboxId>,
+        outcome: Result<&'a Run, &'a EngineError>,
+        /// Bytes that went through the sandbox's network meanwhile, both ways.
+        network_bytes: u64,
+    },
+}
+
+/// Why a sandbox is no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    Destroyed,
+    Idle,
+    TooOld,
+    /// It went down by itself.
+    Lost,
+    /// The server ended.
+    Shutdown,
+}
+
+impl Closed {
+    /// One word, for records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Closed::Destroyed => "destroyed",
+            Closed::Idle => "idle",
+            Closed::TooOld => "too-old",
+            Closed::Lost => "lost",
+            Closed::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl From<Gone> for Closed {
+    fn from(gone: Gone) -> Closed {
+        match gone {
+            Gone::Idle(_) => Closed::Idle,
+            Gone::Old(_) => Closed::TooOld,
+            Gone::Destroyed | Gone::Spent => Closed::Destroyed,
+            Gone::Lost => Closed::Lost,
+        }
+    }
+}

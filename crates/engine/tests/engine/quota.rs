@@ -1,0 +1,146 @@
+//! What one principal may have, and use up.
+
+use belljar_core::Ending;
+use belljar_engine::{Bound, EngineError, NetworkSettings, Over, Quota};
+use belljar_testkit::fake::Manners;
+
+use super::*;
+
+fn engine_of(quota: Quota) -> (Arc<Fake>, Engine) {
+    let network = NetworkSettings { allow: vec!["example.test".parse().unwrap()], ..NetworkSettings::default() };
+    let manners = Manners { network: true, ..Manners::default() };
+    engine_with(manners, Settings { quota, network, ..Settings::default() })
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(answer: Result<T, EngineError>, wanted: Bound) -> Over {
+    match answer {
+        Err(EngineError::OverQuota(over)) if over.bound == wanted => over,
+        other => panic!("not refused for {wanted:?}: {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sandboxes_count_until_nothing_of_them_is_left() {
+    let (_, engine) = engine_of(Quota { sandboxes: Some(2), ..Quota::default() });
+    let first = sandbox(&engine).await;
+    sandbox(&engine).await;
+    let over = refused(engine.create(&me(), CreateRequest::default()).await, Bound::Sandboxes);
+    assert_eq!(over.limit, 2);
+    engine.create(&Principal::new("other"), CreateRequest::default()).await.unwrap();
+    engine.run(&me(), fresh("print a")).await.unwrap();
+    engine.destroy(&me(), first.as_str()).await.unwrap();
+    sandbox(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_that_of_sandboxes_and_of_programs_under_way() {
+    let one = belljar_core::Limits::default().memory_bytes >> 20;
+    let (_, engine) = engine_of(Quota { memory_mb: Some(2 * one), ..Quota::default() });
+    let id = sandbox(&engine).await;
+    let run = spawn(&engine, fresh("sleep 1000"));
+    tokio::time::sleep(ms(10)).await;
+    refused(engine.run(&me(), fresh("print a")).await, Bound::Memory);
+    refused(engine.create(&me(), CreateRequest::default()).await, Bound::Memory);
+    engine.run(&me(), within(&id, "print a")).await.expect("the sandbox has its memory already");
+    run.await.unwrap().unwrap();
+    engine.run(&me(), fresh("print a")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn processor_time_is_charged_at_the_end_of_each_run() {
+    let (_, engine) = engine_of(Quota { cpu_seconds: Some(1), ..Quota::default() });
+    // Of each the fake says 3 ms.
+    for _ in 0..334 {
+        engine.run(&me(), fresh("print a")).await.unwrap();
+    }
+    let over = refused(engine.run(&me(), fresh("print a")).await, Bound::Cpu);
+    let frees = over.frees.unwrap();
+    assert!(EngineError::OverQuota(over).to_string().contains(&format!("try again in about {} s", frees.as_secs())));
+    tokio::time::sleep(frees).await;
+    engine.run(&me(), fresh("print a")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_goes_down_costs_all_that_it_could_have_used() {
+    let (_, engine) = engine_of(Quota { cpu_seconds: Some(5), ..Quota::default() });
+    let cpus = f64::from(belljar_core::Limits::default().cpu_milli) / 1000.0;
+    let time = Duration::from_secs_f64(6.0 / cpus).as_millis();
+    engine.run(&me(), fresh(&format!("sleep {time}\ncrash"))).await.unwrap();
+    refused(engine.run(&me(), fresh("print a")).await, Bound::Cpu);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_moves_too_much_is_stopped_and_told_why() {
+    let (_, engine) = engine_of(Quota { egress_mb: Some(3), ..Quota::default() });
+    let reaching = |code: &str| {
+        let mut request = fresh(code);
+        request.wants.network = vec!["example.test".to_owned()];
+        request
+    };
+    engine.run(&me(), reaching("move 1048576")).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let run = engine.run(&me(), reaching("print before\nmove 2097152\nsleep 20000")).await.unwrap();
+    assert!(begun.elapsed() < ms(4000), "{:?}", begun.elapsed());
+    assert_eq!((run.report.ending, run.report.stdout.as_slice()), (Ending::Cancelled, b"before\n".as_slice()));
+    let error = run.rich.error.unwrap();
+    assert_eq!(error.name, "QuotaError");
+    assert!(error.value.contains("3 MB an hour over the network") && error.value.contains("try again"), "{error:?}");
+    refused(engine.run(&me(), reaching("print a")).await, Bound::Egress);
+    engine.run(&me(), fresh("print a")).await.expect("what has no network goes on");
+    tokio::time::sleep(Duration::from_secs(3700)).await;
+    engine.run(&me(), reaching("print a")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_pays_once_for_what_it_moved() {
+    let (_, engine) = engine_of(Quota { egress_mb: Some(4), ..Quota::default() });
+    let create = || {
+        let mut request = CreateRequest::default();
+        request.wants.network = vec!["example.test".to_owned()];
+        request
+    };
+    let id = engine.create(&me(), create()).await.unwrap().id;
+    // Both look at the same count.
+    let both = [spawn(&engine, within(&id, "move 1048576\nsleep 5000")), spawn(&engine, within(&id, "sleep 7000"))];
+    for run in both {
+        assert_eq!(run.await.unwrap().unwrap().report.ending, Ending::Exited { code: 0 });
+    }
+    engine.run(&me(), within(&id, "move 2097152")).await.unwrap();
+    engine.run(&me(), within(&id, "print three of four")).await.unwrap();
+    engine.run(&me(), within(&id, "move 1048576")).await.unwrap();
+    refused(engine.run(&me(), within(&id, "print a")).await, Bound::Egress);
+    refused(engine.create(&me(), create()).await, Bound::Egress);
+    sandbox(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_at_once_wait_for_each_other() {
+    let (fake, engine) = engine_of(Quota { runs: Some(2), ..Quota::default() });
+    let runs: Vec<_> = (0..6).map(|_| spawn(&engine, fresh("sleep 100"))).collect();
+    for run in runs {
+        run.await.unwrap().unwrap();
+    }
+    assert_eq!(fake.most_programs(), 2);
+    engine.change_quota(Quota::default());
+    assert_eq!(engine.quota(&me()), Quota::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_program_left_running_is_charged_and_ended() {
+    let (fake, engine) = engine_of(Quota { egress_mb: Some(2), ..Quota::default() });
+    let mut request = CreateRequest::default();
+    request.wants.network = vec!["example.test".to_owned()];
+    let (one, other) =
+        (engine.create(&me(), request.clone()).await.unwrap().id, engine.create(&me(), request).await.unwrap().id);
+    let code = "move-later 10000 1048576\nmove-later 60000 1048576\nprint gone";
+    engine.run(&me(), within(&one, code)).await.unwrap();
+    tokio::time::sleep(ms(30_000)).await;
+    engine.run(&me(), within(&one, "print half")).await.unwrap();
+    assert_eq!(fake.sandboxes(), 2);
+    tokio::time::sleep(ms(60_000)).await;
+    assert_eq!(fake.sandboxes(), 1, "that which moves, and not the other");
+    let gone = engine.run(&me(), within(&one, "print a")).await.unwrap_err().to_string();
+    assert!(gone.contains("your quota") && gone.contains("create_sandbox"), "{gone}");
+    refused(engine.run(&me(), within(&other, "print a")).await, Bound::Egress);
+}

@@ -1,0 +1,198 @@
+//! A conversation that goes on for as long as its caller is there: what comes in is admitted and goes to the service; what
+//! the service says waits, within bounds, for whoever carries it out.
+//!
+//! rmcp has transports for this. Ours stands in their place because those drop what they cannot parse, so that a caller
+//! waits for ever; end when the first message is not a request; and let requests and unread answers pile up.
+//!
+//! ```text
+//! lines, or bodies of requests ─ Door ─▶ Pipe ─▶ rmcp ─▶ Pipe ─▶ Said ─ a writer of lines, or a stream of events
+//! ```
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorCode, RequestId, ServerJsonRpcMessage};
+use rmcp::service::ServerInitializeError;
+use rmcp::transport::Transport;
+use rmcp::{RoleServer, ServiceExt};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::messages::{Refused, answer_bytes, parse};
+use crate::handler::Handler;
+
+const QUEUE: usize = 16;
+
+/// Requests that are being worked on, or whose answers wait to be read: how many, and the memory they may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) requests: usize,
+    pub(super) bytes: usize,
+}
+
+/// The requests that are not answered yet, with the bytes of each.
+#[derive(Debug, Clone)]
+pub(super) struct Open {
+    bounds: Bounds,
+    requests: Arc<Mutex<HashMap<RequestId, usize>>>,
+}
+
+impl Open {
+    pub(super) fn new(bounds: Bounds) -> Open {
+        Open { bounds, requests: Arc::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, usize>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self, id: &RequestId, bytes: usize) -> Result<(), (ErrorCode, &'static str)> {
+        let mut open = self.lock();
+        if open.contains_key(id) {
+            return Err((ErrorCode::INVALID_REQUEST, "a request with this id is still open; use another id"));
+        }
+        let open_bytes: usize = open.values().sum();
+        if open.len() >= self.bounds.requests || (!open.is_empty() && open_bytes + bytes > self.bounds.bytes) {
+            return Err((ErrorCode(-32000), "too many requests at once; wait for answers before sending more"));
+        }
+        open.insert(id.clone(), bytes);
+        Ok(())
+    }
+
+    pub(super) fn end(&self, id: &RequestId) {
+        self.lock().remove(id);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+}
+
+/// The other side of a channel is gone.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// Where messages come in.
+#[derive(Debug, Clone)]
+pub(super) struct Door {
+    to_service: mpsc::Sender<ClientJsonRpcMessage>,
+    open: Open,
+}
+
+impl Door {
+    /// The message that may go on; `None` if there is nothing to be done.
+    pub(super) fn admit(&self, bytes: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refused> {
+        let Some(message) = parse(bytes)? else { return Ok(None) };
+        match &*message {
+            ClientJsonRpcMessage::Request(request) => {
+                let bytes = bytes.len() + answer_bytes(&request.request);
+                self.open
+                    .begin(&request.id, bytes)
+                    .map_err(|(code, sentence)| Refused::new(request.id.clone().into_json_value(), code, sentence))?;
+            }
+            ClientJsonRpcMessage::Notification(notification) => {
+                // A cancelled request has no answer that would end it.
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.open.end(id);
+                }
+            }
+            ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {}
+        }
+        Ok(Some(*message))
+    }
+
+    /// Waits until the service takes it.
+    pub(super) async fn pass_on(&self, message: ClientJsonRpcMessage) -> Result<(), Gone> {
+        self.to_service.send(message).await.map_err(|_| Gone)
+    }
+
+    /// A request that was admitted and does not get any further.
+    pub(super) fn give_up(&self, id: &RequestId) {
+        self.open.end(id);
+    }
+}
+
+/// What is to be carried to the caller; then the request, if it answers one, is no longer open.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) json: Vec<u8>,
+    pub(super) answers: Option<RequestId>,
+}
+
+/// What the service says.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) queue: mpsc::Receiver<Outgoing>,
+    pub(super) open: Open,
+}
+
+/// The service's end of the two queues. There can be several one after the other, until a conversation begins.
+#[derive(Debug, Clone)]
+pub(super) struct Pipe {
+    incoming: Arc<tokio::sync::Mutex<mpsc::Receiver<ClientJsonRpcMessage>>>,
+    pub(super) outgoing: mpsc::Sender<Outgoing>,
+    /// Nobody is there to be told anything.
+    gone: CancellationToken,
+}
+
+/// The parts of a conversation. What is said is given up when `gone` is cancelled.
+pub(super) fn begin(bounds: Bounds, gone: CancellationToken) -> (Door, Pipe, Said) {
+    let open = Open::new(bounds);
+    let (to_service, incoming) = mpsc::channel(QUEUE);
+    let (outgoing, queue) = mpsc::channel(QUEUE);
+    let incoming = Arc::new(tokio::sync::Mutex::new(incoming));
+    (Door { to_service, open: open.clone() }, Pipe { incoming, outgoing, gone }, Said { queue, open })
+}
+
+/// Answers until the conversation ends, or is told to by `stop`.
+pub(super) async fn hold(handler: Handler, pipe: Pipe, stop: &CancellationToken) {
+    let handler = handler.watched();
+    loop {
+        match handler.clone().serve_with_ct(pipe.clone(), stop.clone()).await {
+            Ok(service) => {
+                if let Err(error) = service.waiting().await {
+                    tracing::error!(%error, "the service ended badly");
+                }
+                break;
+            }
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => break,
+            Err(ServerInitializeError::TransportError { .. }) => break,
+            // Each turn takes at least one message, so this ends with the input.
+            Err(error) => {
+                tracing::debug!(%error, "the first message does not begin a conversation; waiting for another")
+            }
+        }
+    }
+}
+
+impl Transport<RoleServer> for Pipe {
+    type Error = io::Error;
+
+    fn send(&mut self, message: ServerJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let (outgoing, gone) = (self.outgoing.clone(), self.gone.clone());
+        async move {
+            let answers = match &message {
+                ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
+                ServerJsonRpcMessage::Error(error) => error.id.clone(),
+                ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
+            };
+            let json = serde_json::to_vec(&message)?;
+            drop(message);
+            tokio::select! {
+                sent = outgoing.send(Outgoing { json, answers }) => sent.map_err(|_| io::ErrorKind::BrokenPipe.into()),
+                () = gone.cancelled() => Err(io::ErrorKind::BrokenPipe.into()),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        self.incoming.lock().await.recv().await
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
