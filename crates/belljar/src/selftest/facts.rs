@@ -22,7 +22,13 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn look() -> io::Result<Facts> {
-        let mut canary = tempfile::Builder::new().prefix("belljar-canary-").tempfile()?;
+        let named = || {
+            let mut builder = tempfile::Builder::new();
+            builder.prefix("belljar-canary-");
+            builder
+        };
+        // A directory of temporary files that was named for a while, and is gone, is no reason to run nothing.
+        let mut canary = named().tempfile().or_else(|_| named().tempfile_in("/tmp"))?;
         canary.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
         // The random part of a name that did not exist before.
         let name = canary.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
