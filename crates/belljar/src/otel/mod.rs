@@ -88,11 +88,22 @@ impl Sender {
         figures.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Both tick at once, when there is nothing yet.
         figures.reset();
-        loop {
+        // What is being sent when the server ends is not waited for longer than what is sent last.
+        let late = || async {
+            stop.cancelled().await;
+            tokio::time::sleep(LAST_SEND).await;
+        };
+        while !stop.is_cancelled() {
             tokio::select! {
-                () = stop.cancelled() => break,
-                _ = batches.tick() => self.send_spans(&mut spans).await,
-                _ = figures.tick() => self.send_figures().await,
+                () = stop.cancelled() => {}
+                _ = batches.tick() => tokio::select! {
+                    () = self.send_spans(&mut spans) => {}
+                    () = late() => {}
+                },
+                _ = figures.tick() => tokio::select! {
+                    () = self.send_figures() => {}
+                    () = late() => {}
+                },
             }
         }
         let last = async {
