@@ -308,9 +308,14 @@ impl Connection {
 
     fn read(&mut self) -> Fate {
         let Stage::Reading { line } = &mut self.stage else { return Fate::Stands };
-        // gVisor's kernel answers that question with whoever asks it, which is us; but it tells who sent something.
+        // gVisor's kernel answers that question with whoever asks it, which is us; but it tells who sent something. Until then
+        // nothing is read: what came between the two looks would be nobody's.
         if self.peer.is_some_and(Pid::is_init) {
-            self.peer = sys::sender(&self.socket).or(self.peer);
+            match sys::sender(&self.socket) {
+                Ok(sender) => self.peer = sender.or(self.peer),
+                Err(Errno::AGAIN | Errno::INTR) => return self.fate_of_line(),
+                Err(_) => return Fate::Over,
+            }
         }
         let before = line.len();
         line.reserve(READ);

@@ -230,7 +230,7 @@ pub(crate) fn peer(socket: &OwnedFd) -> Option<Pid> {
 }
 
 /// The process that sent what is next to be read from a socket whose listener passes credentials. Takes nothing of it.
-pub(crate) fn sender(socket: &OwnedFd) -> Option<Pid> {
+pub(crate) fn sender(socket: &OwnedFd) -> rustix::io::Result<Option<Pid>> {
     const SPACE: usize = 64;
     let (mut byte, mut space) = (0u8, [0u64; SPACE / 8]);
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
@@ -245,17 +245,17 @@ pub(crate) fn sender(socket: &OwnedFd) -> Option<Pid> {
         message.msg_controllen = SPACE as _;
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
         if libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) < 0 {
-            return None;
+            return Err(last_errno());
         }
         let mut next = libc::CMSG_FIRSTHDR(&raw const message);
         while let Some(header) = next.as_ref() {
             if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_CREDENTIALS {
                 let credentials = libc::CMSG_DATA(header).cast::<libc::ucred>().read_unaligned();
-                return Pid::from_raw(credentials.pid.max(0));
+                return Ok(Pid::from_raw(credentials.pid.max(0)));
             }
             next = libc::CMSG_NXTHDR(&raw const message, header);
         }
-        None
+        Ok(None)
     }
 }
 

@@ -53,6 +53,7 @@ macro_rules! keeps_the_contract {
             a_waiting_kernel_changes_nothing
             a_kernel_that_cannot_wait_is_none
             a_question_is_answered
+            every_question_has_its_asker
             a_network_is_its_doors
             |
             layers_are_seen_and_kept
@@ -653,6 +654,11 @@ const ASK_FROM_AFAR: &str = "import os, socket\nreading, writing = os.pipe()\nif
     if os.fork() == 0:\n        s = socket.socket(socket.AF_UNIX)\n        s.connect('/home/agent/.belljar')\n        \
     s.sendall(b'from afar\\n')\n        os.write(writing, s.recv(100))\n    os._exit(0)\nos.wait()\nprint(os.read(reading, 100).decode())";
 
+/// Asks again and again, by a connection of its own each time, and says its line after the moment in which it was let in.
+const ASK_OFTEN: &str = "import socket, time\nfor turn in range(200):\n    s = socket.socket(socket.AF_UNIX)\n    \
+    s.connect('/home/agent/.belljar')\n    until = time.perf_counter() + turn * 2e-6\n    \
+    while time.perf_counter() < until: pass\n    s.sendall(b'who?\\n')\n    s.recv(100)\n    s.close()\nprint('done')";
+
 /// Leaves a process behind that asks when it is told to.
 const ASK_LATE: &str = "import os, socket\nos.mkfifo('go')\nif os.fork() == 0:\n    os.setsid()\n    open('go').read()\n    \
     s = socket.socket(socket.AF_UNIX)\n    s.connect('/home/agent/.belljar')\n    s.sendall(b'late\\n')\n    s.recv(1)\n    os._exit(0)";
@@ -689,6 +695,31 @@ pub async fn a_question_is_answered(backend: &dyn Backend) {
     run(&*sandbox, command("echo >go")).await;
     let Asked::Question { by, body, .. } = next().await else { panic!("nothing was asked") };
     assert_eq!((body.as_slice(), by), (&b"late\n"[..], None));
+    sandbox.close().await.expect("closes");
+}
+
+/// Whoever asks is known from the first word, whether that comes before the question is let in, after, or just then.
+pub async fn every_question_has_its_asker(backend: &dyn Backend) {
+    if lacks_processes(backend) {
+        return;
+    }
+    let sandbox = open(backend, Limits::default()).await;
+    let running = sandbox.start(code(Language::Python, ASK_OFTEN)).await.expect("the program starts");
+    let number = running.number();
+    let mut strangers = 0;
+    let serve = async {
+        loop {
+            if let Asked::Question { id, by, .. } = sandbox.asked().await.expect("stands") {
+                strangers += usize::from(by != Some(number));
+                sandbox.answer(id, b"you".to_vec(), Part::Last);
+            }
+        }
+    };
+    let ran = tokio::select! {
+        ran = finish(running) => ran,
+        () = serve => unreachable!("it goes on"),
+    };
+    assert_eq!((ran.stdout.as_str(), strangers), ("done\n", 0), "{ran:?}");
     sandbox.close().await.expect("closes");
 }
 
