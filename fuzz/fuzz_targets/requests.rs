@@ -1,8 +1,8 @@
 //! Whatever a caller writes to us: lines are the same however they come in, reading one ends, and what is taken for a message
-//! is one that we can write and read again.
+//! is one that we can write and read again. What is said of a tool's arguments is short, and has nothing in it for a terminal.
 #![no_main]
 
-use belljar_server::fuzzing::{Said, lines, message, values};
+use belljar_server::fuzzing::{Said, complaints, lines, message, values};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -37,6 +37,10 @@ fn read(line: &[u8]) {
         Said::Message(written) => {
             let again = message(&written);
             assert!(matches!(again, Said::Message(_)), "{}", String::from_utf8_lossy(&written));
+            for sentence in complaints(line) {
+                let moves = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+                assert!(sentence.len() < 2000 && !sentence.contains(moves), "{sentence:?}");
+            }
         }
         Said::Refused { id, sentence } => {
             // An id is given back only where it can be one, and nothing of the message is in the sentence but a position.

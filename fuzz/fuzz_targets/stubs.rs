@@ -5,8 +5,8 @@
 #[path = "stubs/code.rs"]
 mod code;
 
-use belljar_gateway::stubs::{Dialect, catalogue, example, files, signature, stub, summary};
 use belljar_gateway::stubs::Validator;
+use belljar_gateway::stubs::{Dialect, catalogue, example, files, signature, stub, summary};
 use belljar_gateway::upstream::Listed;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};

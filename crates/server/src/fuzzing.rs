@@ -6,6 +6,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcRequest};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::address;
@@ -35,6 +36,16 @@ pub fn message(line: &[u8]) -> Said {
         Ok(Some(message)) => Said::Message(serde_json::to_vec(&message).unwrap_or_default()),
         Ok(None) => Said::Nothing,
         Err(refused) => Said::Refused { id: refused.id.to_string(), sentence: refused.sentence },
+    }
+}
+
+/// What is said of the arguments of a call of a tool, each read as everything that one can be.
+pub fn complaints(line: &[u8]) -> Vec<String> {
+    match messages::parse(line).ok().flatten().map(|message| *message) {
+        Some(ClientJsonRpcMessage::Request(JsonRpcRequest {
+            request: ClientRequest::CallToolRequest(call), ..
+        })) => tools::complaints(&call.params.arguments.unwrap_or_default()),
+        _ => Vec::new(),
     }
 }
 

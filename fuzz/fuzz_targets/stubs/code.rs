@@ -4,8 +4,8 @@
 
 /// Words that begin or join statements, and never stand in a stub.
 const NEVER: [&str; 22] = [
-    "lambda", "for", "while", "if", "else", "with", "try", "return", "yield", "await", "async", "assert", "del", "raise",
-    "global", "nonlocal", "not", "and", "or", "in", "is", "except",
+    "lambda", "for", "while", "if", "else", "with", "try", "return", "yield", "await", "async", "assert", "del",
+    "raise", "global", "nonlocal", "not", "and", "or", "in", "is", "except",
 ];
 
 pub fn python(text: &str, ident: &str) -> Result<(), String> {
@@ -119,7 +119,8 @@ fn after<'a>(text: &'a str, end: &str) -> Result<&'a str, String> {
         if let Some(rest) = text[at..].strip_prefix(end) {
             return Ok(rest);
         }
-        let escaped = if text[at..].starts_with('\\') { text[at + 1..].chars().next().map_or(0, char::len_utf8) } else { 0 };
+        let escaped =
+            if text[at..].starts_with('\\') { text[at + 1..].chars().next().map_or(0, char::len_utf8) } else { 0 };
         at += 1 + escaped;
     }
     Err("a string without an end".to_owned())

@@ -35,6 +35,27 @@ pub(crate) fn unpacked(archive: &[u8], directory: &str) -> Option<Vec<(String, u
     Some(upload::unpacked(archive, directory).ok()?.iter().map(upload::File::place).collect())
 }
 
+/// What is said of arguments, each read as everything that one can be; for those who fuzz what reads them.
+pub(crate) fn complaints(arguments: &JsonObject) -> Vec<String> {
+    let unknown = Arguments::new(Some(arguments.clone()), &["code"]).map(drop);
+    let mut answers = vec![unknown];
+    for value in arguments.values().take(16) {
+        let one = || Arguments::new(Some(JsonObject::from_iter([("one".to_owned(), value.clone())])), &["one"]);
+        answers.extend([
+            one().and_then(|mut one| one.text("one").map(|text| drop(arguments::base64_decode(&text)))),
+            one().and_then(|mut one| one.choice("one", &["utf-8", "base64"]).map(drop)),
+            one().and_then(|mut one| one.optional_seconds("one").map(drop)),
+            one().and_then(|mut one| one.optional_flag("one").map(drop)),
+            one().and_then(|mut one| one.optional_whole("one", 1, 16).map(drop)),
+            one().and_then(|mut one| one.optional_milli("one").map(drop)),
+            one().and_then(|mut one| one.strings("one").map(drop)),
+            one().and_then(|mut one| one.list("one").map(drop)),
+            one().and_then(|mut one| one.object("one", &["inner"]).map(drop)),
+        ]);
+    }
+    answers.into_iter().filter_map(Result::err).map(|bad| bad.to_string()).collect()
+}
+
 /// One call of a tool, and on whose behalf.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
