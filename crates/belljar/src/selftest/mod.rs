@@ -237,6 +237,6 @@ async fn attempt(
 async fn in_sandbox(sandbox: &dyn Sandbox, programs: &Programs) -> Result<Vec<Verdict>, NotTested> {
     let time = PROGRAM_MAX * sandbox.slowness().max(1);
     let said = probes::run(sandbox, programs.checks(), time).await?;
-    let taken = probes::run(sandbox, programs.memory(), time).await;
-    probes::judge(&said, taken, sandbox.isolation()).map_err(NotTested::Undone)
+    let taken = probes::run(sandbox, programs.memory(), time).await?;
+    probes::judge(&said, &taken, sandbox.isolation()).map_err(NotTested::Undone)
 }

@@ -115,62 +115,61 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a program of ours said and how it ended.
+/// What a program of ours said, and what became of it.
 #[derive(Debug)]
 pub(super) struct Said {
-    pub(super) text: String,
-    exit: Exit,
+    text: String,
+    end: End,
+}
+
+#[derive(Debug)]
+enum End {
+    Exited(Exit),
+    /// The sandbox went down under it.
+    Fell,
+    /// It was not waited for any longer, and may be at work still.
+    Late,
 }
 
 pub(super) async fn run(sandbox: &dyn Sandbox, source: Source, time: Duration) -> Result<Said, BackendError> {
     let stdin = Stdin::empty();
     let program = Program { source, env: Vec::new(), cwd: None, stdin, wall: time, changed_max: 0 };
+    let mut bytes = Vec::new();
     let to_its_end = async {
+        // A sandbox that is lost before it has begun tells nothing of it.
         let mut running = sandbox.start(program).await?;
-        let mut bytes = Vec::new();
         loop {
-            match running.next().await? {
-                Event::Output { stream: Stream::Stdout, bytes: piece } => {
+            match running.next().await {
+                Ok(Event::Output { stream: Stream::Stdout, bytes: piece }) => {
                     let room = SAID_MAX.saturating_sub(bytes.len());
                     bytes.extend_from_slice(&piece[..piece.len().min(room)]);
                 }
-                Event::Finished(finish) => {
-                    return Ok(Said { text: String::from_utf8_lossy(&bytes).into_owned(), exit: finish.exit });
-                }
-                Event::Output { .. } | Event::Record(_) | Event::Changed(_) => {}
+                Ok(Event::Finished(finish)) => return Ok(End::Exited(finish.exit)),
+                Ok(Event::Output { .. } | Event::Record(_) | Event::Changed(_)) => {}
+                Err(BackendError::Lost { .. }) => return Ok(End::Fell),
+                Err(error) => return Err(error),
             }
         }
     };
-    let late = |_| BackendError::Lost { why: "a program of the self-test did not come to its end".to_owned() };
-    tokio::time::timeout(time, to_its_end).await.map_err(late)?
+    let end = tokio::time::timeout(time, to_its_end).await.unwrap_or(Ok(End::Late))?;
+    Ok(Said { text: String::from_utf8_lossy(&bytes).into_owned(), end })
 }
 
-/// `Err` where something is not known: a probe that says nothing has found nothing.
-pub(super) fn judge(
-    said: &Said,
-    memory: Result<Said, BackendError>,
-    isolation: &Isolation,
-) -> Result<Vec<Verdict>, String> {
+/// `Err` where something is not known: a probe that says nothing, or not in time, has found nothing.
+pub(super) fn judge(said: &Said, memory: &Said, isolation: &Isolation) -> Result<Vec<Verdict>, String> {
     let mut verdicts =
         CHECKS.into_iter().map(|probe| check(probe, &said.text, isolation)).collect::<Result<Vec<_>, _>>()?;
-    verdicts.push(match memory {
-        Ok(said) if said.text.trim() == TOOK => {
-            verdict("memory", State::Fired, "a program had twice the memory that its sandbox may have")
-        }
-        Ok(said) => match said.exit {
-            Exit::OutOfMemory => verdict("memory", State::Passed, "a program that took too much was ended"),
-            Exit::Signal(_) => verdict("memory", State::Passed, "a program that took too much was killed"),
-            Exit::Code(_) => verdict("memory", State::Passed, "a program that asked for too much was refused"),
-        },
+    let (state, words) = match memory.end {
+        _ if memory.text.trim() == TOOK => (State::Fired, "a program had twice the memory that its sandbox may have"),
+        End::Exited(Exit::OutOfMemory) => (State::Passed, "a program that took too much was ended"),
+        End::Exited(Exit::Signal(_)) => (State::Passed, "a program that took too much was killed"),
+        End::Exited(Exit::Code(_)) => (State::Passed, "a program that asked for too much was refused"),
         // One that goes down with its program has not given it what it asked for.
-        Err(BackendError::Lost { .. }) => verdict("memory", State::Passed, "the sandbox went down with the program"),
-        Err(error) => return Err(format!("the memory of the sandbox could not be tested: {error}")),
-    });
+        End::Fell => (State::Passed, "the sandbox went down with the program"),
+        End::Late => return Err("the program that takes memory did not come to its end in time".to_owned()),
+    };
+    verdicts.push(Verdict { probe: "memory", state, words: words.to_owned() });
     Ok(verdicts)
-}
-
-fn verdict(probe: &'static str, state: State, words: &str) -> Verdict {
-    Verdict { probe, state, words: words.to_owned() }
 }
 
 fn check(probe: &'static str, said: &str, isolation: &Isolation) -> Result<Verdict, String> {
