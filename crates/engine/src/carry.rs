@@ -255,7 +255,7 @@ fn tell_beginning(shared: &Shared, flight: &Flight) {
     });
 }
 
-/// Nothing for one that never began.
+/// Of one that never began, that it was refused, unless its caller gave up first.
 fn tell_end(shared: &Shared, flight: &Flight, outcome: Result<&Run, &EngineError>) {
     if flight.has_begun() {
         shared.tell(&Event::RunEnded {
@@ -266,6 +266,10 @@ fn tell_end(shared: &Shared, flight: &Flight, outcome: Result<&Run, &EngineError
             outcome,
             network_bytes: flight.network_bytes(),
         });
+    } else if let Err(why) = outcome
+        && !flight.cancel.is_cancelled()
+    {
+        shared.tell(&Event::Refused { owner: &flight.owner, why });
     }
 }
 

@@ -183,7 +183,7 @@ impl Engine {
                 let flight = self.begin(who, request, None, Some(away), attendance.phase, attendance.occasion)?;
                 if let Err(refused) = shared.jobs.add(&flight) {
                     flight.cancel.cancel();
-                    return Err(refused);
+                    return Err(shared.refuse(who, refused));
                 }
                 return Ok(Answer::Job(jobs::view(&flight, Some(0))?));
             }
@@ -290,6 +290,19 @@ impl Engine {
         phase: Phase,
         occasion: Option<u64>,
     ) -> Result<Arc<Flight>, EngineError> {
+        let begun = self.try_begin(who, request, console, away, phase, occasion);
+        begun.map_err(|error| self.shared().refuse(who, error))
+    }
+
+    fn try_begin(
+        &self,
+        who: &Principal,
+        request: RunRequest,
+        console: Option<Console>,
+        away: Option<Away>,
+        phase: Phase,
+        occasion: Option<u64>,
+    ) -> Result<Arc<Flight>, EngineError> {
         let shared = self.shared();
         let entered = shared.enter()?;
         shared.can_record()?;
@@ -338,6 +351,10 @@ impl Engine {
     }
 
     pub async fn create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
+        self.try_create(who, request).await.map_err(|error| self.shared().refuse(who, error))
+    }
+
+    async fn try_create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
         let shared = self.shared();
         let _entered = shared.enter()?;
         shared.can_record()?;

@@ -50,6 +50,11 @@ pub enum Event<'a> {
         owner: &'a Principal,
         run: &'a RunId,
     },
+    /// A program or a sandbox that somebody wanted, and that did not begin: they were told why. Nothing of who gave up first.
+    Refused {
+        owner: &'a Principal,
+        why: &'a EngineError,
+    },
     /// It has its turn and its place, and is about to be started. What was refused before that is nobody's run.
     RunBegan {
         owner: &'a Principal,

@@ -78,6 +78,12 @@ impl Shared {
         observer::tell(&self.observers, event);
     }
 
+    /// An error that keeps what `who` wanted from beginning, told on its way to the caller.
+    pub(crate) fn refuse(&self, who: &Principal, why: EngineError) -> EngineError {
+        self.tell(&Event::Refused { owner: who, why: &why });
+        why
+    }
+
     /// Whether all that has to be written down of what begins now could be.
     pub(crate) fn can_record(&self) -> Result<(), EngineError> {
         let can = self.observers.iter().all(|observer| observer.can_record());

@@ -120,7 +120,7 @@ impl Meters {
         to.register("belljar_runs_now", "Programs that run", self.runs_now.clone());
         to.register("belljar_queue", "Programs that wait for their turn", self.queue.clone());
         to.register("belljar_prepared", "Sandboxes prepared ahead", self.prepared.clone());
-        to.register("belljar_refused", "Requests that were refused at the door", self.refused.clone());
+        to.register("belljar_refused", "What was refused, by whichever way it came", self.refused.clone());
         to.register("belljar_egress_refused", "Connections that were refused", self.egress_refused.clone());
         to.register("belljar_egress_bytes", "Bytes that went out and came in", self.egress_bytes.clone());
         to.register("belljar_tool_calls", "Calls of other servers' tools", self.tool_calls.clone());
@@ -206,6 +206,11 @@ impl Observer for Meters {
                 self.sandboxes.dec();
             }
             Event::RunAsked { .. } => {}
+            Event::Refused { why, .. } => {
+                if let Some(why) = Refused::by_error(why) {
+                    self.refused(why);
+                }
+            }
             Event::RunBegan { .. } => {
                 self.runs_now.inc();
             }

@@ -1,6 +1,6 @@
 //! What figures are told apart by. Each is one of a few words that are written here.
 
-use belljar_core::{Language, Source};
+use belljar_core::{BackendError, Language, Source};
 use belljar_engine::EngineError;
 use prometheus_client::encoding::EncodeLabelSet;
 
@@ -54,9 +54,15 @@ pub enum Refused {
     NotFound,
     TooSlow,
     TooLarge,
-    /// More than a principal may ask for, or than fits.
+    /// More requests than a principal may send in a second, or one conversation at once.
     TooMany,
-    /// The server is ending, or not ready.
+    /// A principal has, or used up, what its quota allows.
+    OverQuota,
+    /// Too many programs wait already.
+    QueueFull,
+    /// As many sandboxes or jobs as the server keeps are there.
+    Full,
+    /// The server is ending, not ready, or has no sandbox to give.
     Unavailable,
 }
 
@@ -76,6 +82,19 @@ impl Refused {
         }
     }
 
+    /// By the error that kept a program or a sandbox from beginning; `None` where the caller asked for what there is not.
+    pub(crate) fn by_error(error: &EngineError) -> Option<Refused> {
+        match error {
+            EngineError::OverQuota(_) => Some(Refused::OverQuota),
+            EngineError::Busy => Some(Refused::QueueFull),
+            EngineError::TooManySandboxes { .. } | EngineError::TooManyJobs { .. } => Some(Refused::Full),
+            EngineError::ShuttingDown
+            | EngineError::NotRecorded
+            | EngineError::Backend(BackendError::Unavailable { .. }) => Some(Refused::Unavailable),
+            _ => None,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Refused::Malformed => "malformed",
@@ -85,6 +104,9 @@ impl Refused {
             Refused::TooSlow => "too_slow",
             Refused::TooLarge => "too_large",
             Refused::TooMany => "too_many",
+            Refused::OverQuota => "over_quota",
+            Refused::QueueFull => "queue_full",
+            Refused::Full => "full",
             Refused::Unavailable => "unavailable",
         }
     }
@@ -181,5 +203,17 @@ mod tests {
         assert_eq!(Refused::by_status(401), Some(Refused::NoToken));
         assert_eq!(Refused::by_status(418), Some(Refused::Malformed));
         assert_eq!(Refused::by_status(429).map(Refused::name), Some("too_many"));
+    }
+
+    #[test]
+    fn an_error_is_a_refusal_where_another_time_would_do() {
+        assert_eq!(Refused::by_error(&EngineError::Busy).map(Refused::name), Some("queue_full"));
+        assert_eq!(Refused::by_error(&EngineError::TooManyJobs { max: 1 }), Some(Refused::Full));
+        assert_eq!(Refused::by_error(&EngineError::NotRecorded), Some(Refused::Unavailable));
+        let unavailable = BackendError::Unavailable { why: String::new(), fix: String::new() };
+        assert_eq!(Refused::by_error(&EngineError::Backend(unavailable)), Some(Refused::Unavailable));
+        for mistake in [EngineError::EmptyCode, EngineError::UnknownSandbox, EngineError::Lost] {
+            assert_eq!(Refused::by_error(&mistake), None, "{mistake}");
+        }
     }
 }

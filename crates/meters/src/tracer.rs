@@ -228,7 +228,7 @@ impl Observer for Tracer {
                     self.lasted(&parent, "open sandbox", *took, vec![("belljar.backend", backend.into())]);
                 }
             }
-            Event::SandboxClosed { .. } => {}
+            Event::SandboxClosed { .. } | Event::Refused { .. } => {}
         }
     }
 }

@@ -49,7 +49,7 @@ impl Observer for Records {
                 self.remember(now, || Entry::Closed(closed));
             }
             // What never began is nobody's run.
-            Event::RunAsked { .. } => {}
+            Event::RunAsked { .. } | Event::Refused { .. } => {}
             Event::RunBegan { owner, run, sandbox, program, waited } => {
                 if let Some(history) = &self.history {
                     let task = entry::task(owner, run, *sandbox, program, code(history.keeps_code));

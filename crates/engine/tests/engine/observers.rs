@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use belljar_engine::{Event, Observer, Outside};
+use belljar_engine::{Event, Observer, Outside, Quota};
 use tokio::time::sleep;
 
 use super::*;
@@ -15,6 +15,7 @@ impl Observer for Diary {
         let line = match event {
             Event::SandboxOpened { owner, isolation, .. } => format!("opened {} {}", owner.as_str(), isolation.backend),
             Event::RunAsked { .. } => return,
+            Event::Refused { owner, why } => format!("refused {} {why:?}", owner.as_str()),
             Event::SandboxClosed { why, .. } => format!("closed {}", why.name()),
             Event::RunBegan { sandbox, .. } => format!("began {}", if sandbox.is_some() { "inside" } else { "alone" }),
             Event::RunEnded { outcome, .. } => match outcome {
@@ -48,7 +49,7 @@ async fn each_run_and_sandbox_is_told_from_its_beginning_to_its_end() {
     engine.destroy(&me(), id.as_str()).await.unwrap();
     assert_eq!(diary.take(), ["opened local fake", "began inside", "ended exited", "closed destroyed"]);
     assert!(engine.run(&me(), within(&id, "print a")).await.is_err());
-    assert_eq!(diary.take(), [""; 0], "what was refused never began");
+    assert_eq!(diary.take(), ["refused local SandboxGone { why: Destroyed }"], "what was refused never began");
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,4 +72,30 @@ async fn why_a_sandbox_is_gone_is_told() {
     sandbox(&engine).await;
     sleep(ms(4000)).await;
     assert_eq!(diary.take()[1..], ["closed too-old"]);
+}
+
+/// At the door, in the queue and on the way to a place: once each.
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_is_told_once_and_who_gives_up_is_not() {
+    let quota = Quota { sandboxes: Some(0), cpu_seconds: Some(0), ..Quota::default() };
+    let (diary, engine) = observed(Manners::default(), Settings { quota, ..Settings::default() });
+    assert!(engine.create(&me(), CreateRequest::default()).await.is_err());
+    assert!(engine.run(&me(), fresh("print a")).await.is_err());
+    let told = diary.take();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("bound: Sandboxes") && told[1].contains("bound: Cpu"), "{told:?}");
+
+    let settings = Settings { runs_max: 1, queue_max: 2, sandboxes_max: 1, ..Settings::default() };
+    let (diary, engine) = observed(Manners::default(), settings);
+    let mut runs: Vec<_> = (0..2).map(|_| spawn(&engine, fresh("sleep 1000"))).collect();
+    sleep(ms(10)).await;
+    assert_eq!(diary.take(), ["began alone"], "the other waits");
+    assert!(engine.run(&me(), fresh("print a")).await.is_err());
+    assert_eq!(diary.take(), ["refused local Busy"]);
+    runs.remove(1).abort();
+    sleep(ms(10)).await;
+    assert_eq!(diary.take(), [""; 0], "who gives up is not refused");
+    sandbox(&engine).await;
+    assert!(engine.create(&me(), CreateRequest::default()).await.is_err());
+    assert_eq!(diary.take()[1..], ["refused local TooManySandboxes { max: 1 }"]);
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use belljar_core::{Language, Program, Source, Stdin};
-use belljar_engine::{CreateRequest, Outside, Principal, RunRequest, Settings, Wants};
+use belljar_engine::{CreateRequest, Outside, Principal, Quota, RunRequest, Settings, Wants};
 use belljar_testkit::fake::{Fake, Manners};
 
 use super::*;
@@ -57,6 +57,28 @@ async fn runs_and_sandboxes_are_counted_by_what_the_engine_tells() {
     assert_eq!(seconds.histograms().unwrap()[0].count, 3);
     engine.destroy(&me, kept.id.as_str()).await.unwrap();
     assert_eq!(value(&meters.text(&Levels::default()), "belljar_sandboxes", &[]), 0.0);
+}
+
+/// Whichever way a caller came: the engine knows of no transport.
+#[tokio::test]
+async fn who_is_refused_for_want_of_room_is_counted_and_who_is_mistaken_is_not() {
+    let meters = Arc::new(Meters::new());
+    let outside = Outside { observers: vec![meters.clone()], ..Outside::default() };
+    let quota = Quota { sandboxes: Some(1), ..Quota::default() };
+    let settings = Settings { sandboxes_max: 1, quota, ..Settings::default() };
+    let engine = Engine::with_outside(Fake::new(Manners::default()), settings, outside);
+    let (me, other) = (Principal::local(), Principal::new("other"));
+    engine.create(&me, CreateRequest::default()).await.unwrap();
+    assert!(engine.create(&me, CreateRequest::default()).await.is_err());
+    assert!(engine.create(&other, CreateRequest::default()).await.is_err());
+    assert!(engine.run(&me, program("")).await.is_err());
+    engine.shutdown().await;
+    assert!(engine.run(&me, program("print a")).await.is_err());
+    let text = meters.text(&Levels::default());
+    for why in ["over_quota", "full", "unavailable"] {
+        assert_eq!(value(&text, "belljar_refused", &[("why", why)]), 1.0, "{why}: {text}");
+    }
+    assert_eq!(figure(&text, "belljar_refused").samples.len(), 3, "an empty program is a mistake: {text}");
 }
 
 #[test]

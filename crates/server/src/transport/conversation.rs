@@ -19,7 +19,7 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::messages::{Refused, answer_bytes, parse};
+use super::messages::{Refused, TOO_MANY, answer_bytes, parse};
 use crate::handler::Handler;
 
 const QUEUE: usize = 16;
@@ -54,7 +54,7 @@ impl Open {
         }
         let open_bytes: usize = open.values().sum();
         if open.len() >= self.bounds.requests || (!open.is_empty() && open_bytes + bytes > self.bounds.bytes) {
-            return Err((ErrorCode(-32000), "too many requests at once; wait for answers before sending more"));
+            return Err((TOO_MANY, "too many requests at once; wait for answers before sending more"));
         }
         open.insert(id.clone(), bytes);
         Ok(())

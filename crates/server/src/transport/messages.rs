@@ -13,6 +13,9 @@ const ANSWER_BYTES: usize = 64 * 1024;
 /// An answer with a file in it: base64, as text and as structured content.
 const FILE_ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
+/// There are too many requests at once; a code that JSON-RPC leaves to servers.
+pub(super) const TOO_MANY: ErrorCode = ErrorCode(-32000);
+
 /// A message that goes no further, and the error that its sender gets.
 #[derive(Debug)]
 pub(crate) struct Refused {
@@ -29,6 +32,11 @@ impl Refused {
     pub(super) fn too_long(ends: &Trace) -> Refused {
         let sentence = format!("the message is longer than {MESSAGE_BYTES_MAX} bytes and was skipped");
         Refused::new(id_of_long(ends).unwrap_or(Value::Null), ErrorCode::INVALID_REQUEST, sentence)
+    }
+
+    /// For those who count.
+    pub(super) fn why(&self) -> belljar_meters::Refused {
+        if self.code == TOO_MANY { belljar_meters::Refused::TooMany } else { belljar_meters::Refused::Malformed }
     }
 
     /// As JSON-RPC.

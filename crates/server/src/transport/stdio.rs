@@ -23,7 +23,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let talk = Talk::begin(reader, writer, BOUNDS, Return::Never, CancellationToken::new());
+    let meters = surface.watch.meters.clone();
+    let talk = Talk::begin(reader, writer, BOUNDS, Return::Never, CancellationToken::new(), meters);
     talk.hold(Handler::local(engine.clone(), surface), &engine.stopping()).await;
     engine.shutdown().await;
     talk.end().await;

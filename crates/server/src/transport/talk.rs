@@ -1,8 +1,10 @@
 //! A conversation over a stream: one message a line, in both directions.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use belljar_meters::{Meters, Refused as Why};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -60,7 +62,15 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) fn begin<R, W>(reader: R, writer: W, bounds: Bounds, back: Return, stop: CancellationToken) -> Talk
+    /// What is refused before it reaches a handler is counted by `meters`.
+    pub(super) fn begin<R, W>(
+        reader: R,
+        writer: W,
+        bounds: Bounds,
+        back: Return,
+        stop: CancellationToken,
+        meters: Arc<Meters>,
+    ) -> Talk
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
@@ -71,7 +81,7 @@ impl Talk {
         let (mut reading, mut writing) = (JoinSet::new(), JoinSet::new());
         let open = said.open.clone();
         writing.spawn(write(writer, said, ends.clone()));
-        let ear = Ear { door, outgoing: pipe.outgoing.clone(), stalled: AtomicBool::new(false) };
+        let ear = Ear { door, outgoing: pipe.outgoing.clone(), stalled: AtomicBool::new(false), meters };
         reading.spawn(read(Lines::new(reader, MESSAGE_BYTES_MAX), ear, ends.clone()));
         Talk { ends, pipe, open, reading, writing }
     }
@@ -116,6 +126,7 @@ struct Ear {
     outgoing: mpsc::Sender<Outgoing>,
     /// The caller did not read for so long that errors of ours no longer wait for it.
     stalled: AtomicBool,
+    meters: Arc<Meters>,
 }
 
 async fn read<R: AsyncRead + Unpin>(mut lines: Lines<R>, ear: Ear, ends: Ends) {
@@ -142,8 +153,8 @@ async fn read<R: AsyncRead + Unpin>(mut lines: Lines<R>, ear: Ear, ends: Ends) {
 impl Ear {
     async fn hear(&self, line: Line, ends: &Ends) -> Result<(), Gone> {
         let admitted = match line {
-            Line::Whole(line) => self.door.admit(&line),
-            Line::TooLong(ends) => Err(Refused::too_long(&ends)),
+            Line::Whole(line) => self.door.admit(&line).map_err(|refused| (refused.why(), refused)),
+            Line::TooLong(ends) => Err((Why::TooLarge, Refused::too_long(&ends))),
         };
         match admitted {
             Ok(None) => Ok(()),
@@ -153,7 +164,10 @@ impl Ear {
                 }
                 self.door.pass_on(message).await
             }
-            Err(refused) => self.refuse(&refused).await,
+            Err((why, refused)) => {
+                self.meters.refused(why);
+                self.refuse(&refused).await
+            }
         }
     }
 

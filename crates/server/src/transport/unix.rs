@@ -5,11 +5,13 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use belljar_engine::Engine;
+use belljar_meters::Meters;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
@@ -47,6 +49,7 @@ pub async fn serve_unix(engine: Engine, listener: UnixListener, settings: UnixSe
     let host = Host {
         uid,
         waits,
+        meters: surface.watch.meters.clone(),
         handler: Handler::local(engine.clone(), surface.clone()),
         router: http::router_for_local(&engine, surface, room.all, waits, stop.child_token()),
         closing: engine.draining(),
@@ -63,6 +66,7 @@ pub async fn serve_unix(engine: Engine, listener: UnixListener, settings: UnixSe
 struct Host {
     uid: u32,
     waits: Waits,
+    meters: Arc<Meters>,
     handler: Handler,
     router: Router,
     closing: CancellationToken,
@@ -90,7 +94,7 @@ impl Host {
         let _busy = activity.begin();
         let stream = Patient::new(stream, self.waits.write);
         let (reader, writer) = tokio::io::split(stream);
-        let talk = Talk::begin(reader, writer, BOUNDS, Return::Possible, self.stop.child_token());
+        let talk = Talk::begin(reader, writer, BOUNDS, Return::Possible, self.stop.child_token(), self.meters);
         talk.hold(self.handler.another(), &self.stopping).await;
         talk.end().await;
     }
