@@ -1,31 +1,32 @@
-//! A wall that opens nothing before its self-test has passed.
+//! Walls that open nothing before their self-test has passed.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use belljar_core::{Backend, BackendError, Capabilities, Later, Probe, Sandbox, Spec};
 
-use super::{Gate, Standing};
+use super::{Gate, Gates, Standing};
 
 #[derive(Debug)]
 pub(crate) struct Held {
     backend: Arc<dyn Backend>,
-    gate: Arc<Gate>,
+    gates: Gates,
 }
 
 impl Held {
-    pub(crate) fn around(backend: Arc<dyn Backend>, gate: Arc<Gate>) -> Arc<dyn Backend> {
-        Arc::new(Held { backend, gate })
+    pub(crate) fn around(backend: Arc<dyn Backend>, gates: Gates) -> Arc<dyn Backend> {
+        Arc::new(Held { backend, gates })
     }
+}
+
+fn unavailable(why: &str) -> BackendError {
+    let fix = "`belljar doctor` tells what each probe of the walls found".to_owned();
+    BackendError::Unavailable { why: why.to_owned(), fix }
 }
 
 impl Gate {
     /// Returns when the test has passed. Where it could not be done it is tried once more, for the sake of this caller.
     async fn passed(&self) -> Result<(), BackendError> {
-        let unavailable = |why: &str| BackendError::Unavailable {
-            why: why.to_owned(),
-            fix: "`belljar doctor` tells what each probe of the walls found".to_owned(),
-        };
         let mut standing = self.standing.subscribe();
         let mut has_knocked = false;
         loop {
@@ -61,7 +62,8 @@ impl Backend for Held {
 
     fn open<'a>(&'a self, spec: &'a Spec) -> Later<'a, Box<dyn Sandbox>> {
         Box::pin(async move {
-            self.gate.passed().await?;
+            let gate = self.gates.before(&spec.ground);
+            gate.ok_or_else(|| unavailable("it is behind a wall that was not tested"))?.passed().await?;
             self.backend.open(spec).await
         })
     }

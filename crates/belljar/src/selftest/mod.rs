@@ -10,7 +10,8 @@
 //!    └──▶ fired                       the server ends
 //! ```
 //!
-//! Until it has passed, [`Held`] lets nobody open a sandbox, whichever way they come; the protocol is answered meanwhile.
+//! Each wall that a sandbox of this server can have is tested by itself, the server's own first. Until it has passed,
+//! [`Held`] lets nobody open a sandbox behind it, whichever way they come; the protocol is answered meanwhile.
 
 mod facts;
 mod held;
@@ -21,10 +22,11 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belljar_core::{Backend, BackendError, Limits, Sandbox, Spec};
+use belljar_core::{Backend, BackendError, Ground, Limits, Sandbox, Spec};
+use belljar_engine::Template;
 use belljar_server::Readiness;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::facts::Facts;
@@ -44,7 +46,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Little, so that it is soon taken.
 const MEMORY_BYTES: u64 = 128 << 20;
 
-/// How the test stands.
+/// How the test of a wall stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
     Pending,
@@ -53,127 +55,181 @@ enum Standing {
     Undone(String),
 }
 
-/// Between the test and those who wait for it.
+/// Between the test of one wall and those who wait for it.
 #[derive(Debug)]
-pub(crate) struct Gate {
+struct Gate {
+    wall: String,
+    /// What sandboxes behind it can stand on. It is the wall that is tested: the first that can be opened will do.
+    grounds: Vec<Ground>,
     standing: watch::Sender<Standing>,
     knocks: Notify,
 }
 
-impl Gate {
-    pub(crate) fn new() -> Arc<Gate> {
-        Arc::new(Gate { standing: watch::Sender::new(Standing::Pending), knocks: Notify::new() })
+/// One for each wall that a sandbox of this server can have, its own first. A clone is the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Gates(Arc<[Gate]>);
+
+impl Gates {
+    /// Only templates name another wall than the server's own.
+    pub(crate) fn new(own: &str, templates: &[Template]) -> Gates {
+        let mut walls = vec![(own.to_owned(), vec![Ground::default()])];
+        for Template { ground: Ground { wall, image, .. }, .. } in templates {
+            let Some(name) = wall.as_ref().filter(|name| *name != own) else { continue };
+            let ground = Ground { wall: wall.clone(), image: image.clone(), ..Ground::default() };
+            match walls.iter_mut().find(|(known, _)| known == name) {
+                Some((_, grounds)) if grounds.contains(&ground) => {}
+                Some((_, grounds)) => grounds.push(ground),
+                None => walls.push((name.clone(), vec![ground])),
+            }
+        }
+        let gate = |(wall, grounds)| {
+            let (standing, knocks) = (watch::Sender::new(Standing::Pending), Notify::new());
+            Gate { wall, grounds, standing, knocks }
+        };
+        Gates(walls.into_iter().map(gate).collect())
     }
 
     /// Where the operator wants no test.
     pub(crate) fn open(&self) {
-        self.standing.send_replace(Standing::Passed);
+        for gate in &*self.0 {
+            gate.standing.send_replace(Standing::Passed);
+        }
+    }
+
+    /// Of the wall that a sandbox is to have; `None` for one that nobody tests.
+    fn before(&self, ground: &Ground) -> Option<&Gate> {
+        match &ground.wall {
+            None => self.0.first(),
+            Some(name) => self.0.iter().find(|gate| gate.wall == *name),
+        }
     }
 }
 
-/// The test at work. [`SelfTest::end`] must be awaited before the server ends.
+/// The tests at work. [`SelfTest::end`] must be awaited before the server ends.
 #[derive(Debug)]
 pub(crate) struct SelfTest {
-    gate: Arc<Gate>,
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    /// One for each wall, of which there are few kinds. Each says what fired, if something did.
+    tasks: JoinSet<Option<String>>,
 }
 
 impl SelfTest {
-    /// Inside a runtime. `backend` is the wall itself, without [`Held`].
-    pub(crate) fn begin(backend: Arc<dyn Backend>, gate: Arc<Gate>, readiness: Readiness) -> SelfTest {
-        SelfTest::begin_with(backend, gate, readiness, real)
+    /// Inside a runtime. `backend` has all the walls, without [`Held`].
+    pub(crate) fn begin(backend: Arc<dyn Backend>, gates: Gates, readiness: Readiness) -> SelfTest {
+        SelfTest::begin_with(backend, gates, readiness, real)
     }
 
-    fn begin_with(
-        backend: Arc<dyn Backend>,
-        gate: Arc<Gate>,
-        readiness: Readiness,
-        programs: fn(&dyn Backend) -> Result<Made, String>,
-    ) -> SelfTest {
+    fn begin_with(backend: Arc<dyn Backend>, gates: Gates, readiness: Readiness, make: Make) -> SelfTest {
         let stop = CancellationToken::new();
-        readiness.set_not_ready("the walls are being tested; ask again in a moment");
-        let task = tokio::spawn(until_passed(backend, gate.clone(), readiness, stop.clone(), programs));
-        SelfTest { gate, stop, task }
+        let mut tasks = JoinSet::new();
+        for (at, gate) in gates.0.iter().enumerate() {
+            readiness.waits_for(&gate.wall, "the walls are being tested; ask again in a moment");
+            let (backend, gates) = (backend.clone(), gates.clone());
+            let (readiness, stop) = (readiness.clone(), stop.clone());
+            tasks.spawn(async move {
+                let (own, gate) = (gates.0.first()?, gates.0.get(at)?);
+                if at > 0 {
+                    // The first run will most likely want the server's own wall: the others are not in its way.
+                    let mut standing = own.standing.subscribe();
+                    tokio::select! {
+                        () = stop.cancelled() => return None,
+                        _ = standing.wait_for(|standing| *standing != Standing::Pending) => {}
+                    }
+                }
+                until_passed(&*backend, gate, &readiness, &stop, make).await
+            });
+        }
+        SelfTest { stop, tasks }
     }
 
     /// Returns when something has worked that must not, and says what. While nothing has, never.
-    pub(crate) async fn fired(&self) -> String {
-        let mut standing = self.gate.standing.subscribe();
-        let fired = standing.wait_for(|standing| matches!(standing, Standing::Fired(_))).await;
-        match fired.as_deref() {
-            Ok(Standing::Fired(what)) => what.clone(),
-            // The gate is held here, so that its sender is never gone.
-            _ => std::future::pending().await,
+    pub(crate) async fn fired(&mut self) -> String {
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Some(what) = unless_a_bug(ended) {
+                return what;
+            }
         }
+        std::future::pending().await
     }
 
-    /// Gives up what is left of it, and returns when its sandbox is closed.
-    pub(crate) async fn end(self) {
+    /// Gives up what is left of it, and returns when its sandboxes are closed.
+    pub(crate) async fn end(mut self) {
         self.stop.cancel();
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "the self-test met a bug");
+        while let Some(ended) = self.tasks.join_next().await {
+            unless_a_bug(ended);
         }
     }
 }
 
-/// The programs, and what of the host they are tried against, which lasts as long as this.
+/// A test that met a bug has not passed: nothing is opened behind its wall.
+fn unless_a_bug(ended: Result<Option<String>, tokio::task::JoinError>) -> Option<String> {
+    ended.unwrap_or_else(|error| {
+        tracing::error!(%error, "the self-test met a bug");
+        None
+    })
+}
+
+/// The programs, the closest lookers first, and what of the host they are tried against, which lasts as long as this.
 #[derive(Debug)]
 struct Made {
-    programs: Programs,
+    programs: Vec<Programs>,
     _facts: Option<Facts>,
 }
 
-fn real(backend: &dyn Backend) -> Result<Made, String> {
-    let facts = Facts::look().map_err(|error| format!("nothing could be set up to test the walls against: {error}"))?;
-    let languages = backend.capabilities().languages;
-    let programs = Programs::of(&languages, &facts).ok_or("there is no interpreter to test the walls with")?;
+type Make = fn(&dyn Backend, &Ground) -> Result<Made, String>;
+
+fn real(backend: &dyn Backend, ground: &Ground) -> Result<Made, String> {
+    let failed = |error| format!("nothing could be set up to test the walls against: {error}");
+    let facts = Facts::look().map_err(failed)?;
+    // What another wall or an image has is known when a program wants it.
+    let languages = if ground.is_own() { backend.capabilities().languages } else { probes::LANGUAGES.to_vec() };
+    let programs = Programs::of(&languages, &facts).map_err(failed)?;
     Ok(Made { programs, _facts: Some(facts) })
 }
 
+/// Tests a wall until it is known whether it holds. Returns what fired, if something did.
 async fn until_passed(
-    backend: Arc<dyn Backend>,
-    gate: Arc<Gate>,
-    readiness: Readiness,
-    stop: CancellationToken,
-    programs: fn(&dyn Backend) -> Result<Made, String>,
-) {
+    backend: &dyn Backend,
+    gate: &Gate,
+    readiness: &Readiness,
+    stop: &CancellationToken,
+    make: Make,
+) -> Option<String> {
+    let wall = &gate.wall;
     let mut pause = PAUSE_MIN;
     loop {
         let begun = Instant::now();
-        let tested = match programs(&*backend) {
-            Ok(made) => attempt(&*backend, &made.programs, &stop).await,
-            Err(why) => Err(NotTested::Undone(why)),
-        };
-        match tested {
+        match on_any(backend, &gate.grounds, stop, make).await {
             Ok(verdicts) => {
-                let fired: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.state == State::Fired).collect();
-                if fired.is_empty() {
-                    tracing::info!(took = ?begun.elapsed(), "the walls' self-test has passed");
-                    readiness.set_ready();
+                let fired = verdicts.iter().filter(|verdict| verdict.state == State::Fired);
+                let words: Vec<String> = fired.map(|verdict| format!("{verdict} (behind {wall})")).collect();
+                if words.is_empty() {
+                    tracing::info!(wall, took = ?begun.elapsed(), "the walls' self-test has passed");
+                    readiness.has(wall);
                     gate.standing.send_replace(Standing::Passed);
-                } else {
-                    let words: Vec<String> = fired.iter().map(|verdict| verdict.to_string()).collect();
-                    let words = words.join("; ");
-                    tracing::error!(words, "the walls do not hold");
-                    readiness.set_not_ready("the walls do not hold; nothing is run here");
-                    gate.standing.send_replace(Standing::Fired(words));
+                    return None;
                 }
-                return;
+                let words = words.join("; ");
+                tracing::error!(words, "the walls do not hold");
+                readiness.waits_for(wall, "the walls do not hold; nothing is run here");
+                gate.standing.send_replace(Standing::Fired(words.clone()));
+                return Some(words);
             }
-            Err(NotTested::Stopped) => return,
+            Err(NotTested::Stopped) => return None,
             Err(NotTested::Undone(why)) => {
                 tracing::warn!(
+                    wall,
                     why,
                     ?pause,
                     "the walls could not be tested; this is tried again, and before any program is run"
                 );
-                readiness.set_not_ready("the walls could not be tested; `belljar doctor` tells more");
+                let told = format!("the walls of {wall} could not be tested; `belljar doctor` tells more");
+                readiness.waits_for(wall, told);
                 gate.standing.send_replace(Standing::Undone(why));
             }
         }
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return None,
             () = gate.knocks.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
@@ -195,24 +251,45 @@ impl From<BackendError> for NotTested {
     }
 }
 
-/// The same for `belljar doctor`, once.
+/// The same for `belljar doctor`, once, of one wall.
 pub(crate) async fn examine(backend: &dyn Backend) -> Result<Vec<Verdict>, String> {
-    let made = real(backend)?;
-    attempt(backend, &made.programs, &CancellationToken::new()).await.map_err(|error| match error {
+    on_any(backend, &[Ground::default()], &CancellationToken::new(), real).await.map_err(|error| match error {
         NotTested::Undone(why) => why,
         NotTested::Stopped => "it was stopped".to_owned(),
     })
+}
+
+/// On the first ground that can be tested: a template with an image that is not there must not be in the way of others.
+async fn on_any(
+    backend: &dyn Backend,
+    grounds: &[Ground],
+    stop: &CancellationToken,
+    make: Make,
+) -> Result<Vec<Verdict>, NotTested> {
+    let mut first = None;
+    for ground in grounds {
+        if stop.is_cancelled() {
+            return Err(NotTested::Stopped);
+        }
+        let made = make(backend, ground).map_err(NotTested::Undone)?;
+        match attempt(backend, ground, &made.programs, stop).await {
+            Err(NotTested::Undone(why)) => first = first.or(Some(why)),
+            known => return known,
+        }
+    }
+    Err(NotTested::Undone(first.unwrap_or_default()))
 }
 
 /// Opens a sandbox, has the programs run in it, and closes it: whatever comes, it is closed when this returns. Must not be
 /// dropped before that.
 async fn attempt(
     backend: &dyn Backend,
-    programs: &Programs,
+    ground: &Ground,
+    programs: &[Programs],
     stop: &CancellationToken,
 ) -> Result<Vec<Verdict>, NotTested> {
     let limits = Limits { memory_bytes: MEMORY_BYTES, disk_bytes: MEMORY_BYTES / 2, ..Limits::default() };
-    let spec = Spec { limits, ..Spec::default() };
+    let spec = Spec { limits, ground: ground.clone(), ..Spec::default() };
     let mut opening = backend.open(&spec);
     // Not dropped at a stop: what is half made is cleared away behind our back then, and the server may end before that.
     let opened = tokio::select! {
@@ -234,9 +311,15 @@ async fn attempt(
     tested
 }
 
-async fn in_sandbox(sandbox: &dyn Sandbox, programs: &Programs) -> Result<Vec<Verdict>, NotTested> {
+async fn in_sandbox(sandbox: &dyn Sandbox, programs: &[Programs]) -> Result<Vec<Verdict>, NotTested> {
     let time = PROGRAM_MAX * sandbox.slowness().max(1);
-    let said = probes::run(sandbox, programs.checks(), time).await?;
-    let taken = probes::run(sandbox, programs.memory(), time).await?;
-    probes::judge(&said, &taken, sandbox.isolation()).map_err(NotTested::Undone)
+    for programs in programs {
+        let said = match probes::run(sandbox, programs.checks(), time).await {
+            Err(BackendError::Lacks { .. }) => continue,
+            said => said?,
+        };
+        let taken = probes::run(sandbox, programs.memory(), time).await?;
+        return probes::judge(&said, &taken, sandbox.isolation()).map_err(NotTested::Undone);
+    }
+    Err(NotTested::Undone("there is no interpreter to test the walls with".to_owned()))
 }

@@ -1,7 +1,7 @@
 //! The probes: programs that try what must not work, and the judgement of what they say.
 
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, io};
 
 use belljar_core::{BackendError, Event, Exit, Isolation, Language, Program, Sandbox, Source, Stdin, Stream};
 
@@ -12,6 +12,9 @@ const SAID_MAX: usize = 16 * 1024;
 const WORDS_MAX: usize = 200;
 /// What the memory probe says when it has what it must not get.
 const TOOK: &str = "took";
+
+/// What the programs are written in.
+pub(super) const LANGUAGES: [Language; 2] = [Language::Python, Language::Shell];
 
 /// Each says one line: its name, how it went, and words.
 const CHECKS: [&str; 4] = ["canary", "network", "processes", "seccomp"];
@@ -47,12 +50,17 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// In the language that can look closest of those that are there.
-    pub(super) fn of(languages: &[Language], facts: &Facts) -> Option<Programs> {
-        let language = [Language::Python, Language::Shell].into_iter().find(|language| languages.contains(language))?;
+    /// Of those languages that are there, the one that can look closest first.
+    pub(super) fn of(languages: &[Language], facts: &Facts) -> io::Result<Vec<Programs>> {
+        let port = facts.port()?;
+        let is_there = |language: &Language| languages.contains(language);
+        let of = |language| Programs::written(language, facts, port);
+        Ok(LANGUAGES.into_iter().filter(is_there).map(of).collect())
+    }
+
+    fn written(language: Language, facts: &Facts, port: u16) -> Programs {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let port = facts.port().ok()?;
-        Some(match language {
+        match language {
             Language::Python => {
                 let lines: Vec<String> = facts.lines.iter().map(|line| hex(line)).collect();
                 let given = format!(
@@ -85,7 +93,7 @@ impl Programs {
                     memory: include_str!("memory.sh").to_owned(),
                 }
             }
-        })
+        }
     }
 
     #[cfg(test)]

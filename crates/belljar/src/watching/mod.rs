@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belljar_core::Backend;
-use belljar_engine::{Engine, Observer};
+use belljar_engine::{Engine, Observer, Template};
 use belljar_meters::{Meters, Spans, Tracer};
 use belljar_server::{ServeError, Watch, serve_figures};
 use tokio::task::JoinHandle;
@@ -17,16 +17,15 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::audits::Counted;
 use crate::complaint::Complaint;
 use crate::otel::{Exporter, Settings};
-use crate::selftest::{Gate, Held, SelfTest};
+use crate::selftest::{Gates, Held, SelfTest};
 
 /// Before the engine is there.
 #[derive(Debug)]
 pub(crate) struct Watching {
     pub(crate) watch: Watch,
     collector: Option<(Settings, Spans)>,
-    gate: Arc<Gate>,
-    /// The wall as it is, for the self-test alone.
-    wall: Mutex<Option<Arc<dyn Backend>>>,
+    /// The walls as they are, for the self-test alone.
+    walls: Mutex<Option<(Arc<dyn Backend>, Gates)>>,
     tests: Tests,
     figures_at: Option<SocketAddr>,
 }
@@ -59,7 +58,7 @@ impl Watching {
             None => (None, None),
         };
         let watch = Watch { meters, tracer, ..Watch::default() };
-        Ok(Watching { watch, collector, gate: Gate::new(), wall: Mutex::new(None), tests, figures_at })
+        Ok(Watching { watch, collector, walls: Mutex::new(None), tests, figures_at })
     }
 
     pub(crate) fn observers(&self) -> Vec<Arc<dyn Observer>> {
@@ -70,21 +69,23 @@ impl Watching {
         observers
     }
 
-    /// The wall for everyone but the self-test: it opens nothing before that has passed.
-    pub(crate) fn hold(&self, wall: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        *self.wall.lock().unwrap_or_else(PoisonError::into_inner) = Some(wall.clone());
-        Held::around(wall, self.gate.clone())
+    /// The walls for everyone but the self-test: nothing is opened behind one before its own has passed.
+    pub(crate) fn hold(&self, walls: Arc<dyn Backend>, templates: &[Template]) -> Arc<dyn Backend> {
+        let gates = Gates::new(walls.name(), templates);
+        *self.walls.lock().unwrap_or_else(PoisonError::into_inner) = Some((walls.clone(), gates.clone()));
+        Held::around(walls, gates)
     }
 
     /// Inside a runtime.
     pub(crate) fn begin(self, engine: &Engine) -> Begun {
-        let Watching { watch, collector, gate, wall, tests, figures_at } = self;
-        let wall = wall.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let selftest = match (wall, tests) {
-            (Some(wall), Tests::Yes) => Some(SelfTest::begin(wall, gate, watch.readiness.clone())),
-            _ => {
+        let Watching { watch, collector, walls, tests, figures_at } = self;
+        let selftest = match (walls.into_inner().unwrap_or_else(PoisonError::into_inner), tests) {
+            (Some((walls, gates)), Tests::Yes) => Some(SelfTest::begin(walls, gates, watch.readiness.clone())),
+            (held, _) => {
                 tracing::warn!("the walls are not tested before programs are run: [self_test] enabled is false");
-                gate.open();
+                if let Some((_, gates)) = held {
+                    gates.open();
+                }
                 None
             }
         };

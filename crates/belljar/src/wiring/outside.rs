@@ -69,7 +69,7 @@ pub(crate) fn watched_parts(
     let own = super::own_wall(config, &host, preload)?;
     let backend = belljar_egress::guard(Arc::new(Walls::new(own, host, preload)), egress);
     let backend = match watching {
-        Some(watching) => watching.hold(backend),
+        Some(watching) => watching.hold(backend, &config.templates),
         None => backend,
     };
     let mut observers = watching.map(Watching::observers).unwrap_or_default();

@@ -134,6 +134,40 @@ fn a_server_whose_walls_have_a_hole_refuses_to_serve() {
     }
 }
 
+/// A wall that only a template names is one of the server's, too: it is not ready without it, and serves what does without.
+#[test]
+fn a_server_is_not_ready_while_a_templates_wall_could_not_be_tested() {
+    let folder = folder(0o755);
+    let socket = folder.path().join("no-engine.sock");
+    let text = format!("[docker]\nsocket = {:?}\n[templates.box]\nbackend = \"docker\"\n", socket.to_str().unwrap());
+    let config = private_file(folder.path(), "belljar.toml", &text);
+    let mut server = User::same().serve_http(&["--config", config.to_str().unwrap()]);
+    server.client.still_runs();
+    until("it is told why", SOON, || server.client.get("/readyz", "").body.contains("docker could not be tested"));
+    assert_eq!(server.client.get("/readyz", "").status, 503);
+    assert!(server.client.call("create_sandbox", json!({"template": "box"})).is_error());
+    server.client.still_runs();
+    let text = server.client.get("/metrics", "").body;
+    assert_eq!(figure(&text, "belljar_refused_total{why=\"unavailable\"}"), Some(1.0), "{text}");
+}
+
+/// There is no answer of HTTP that would tell of it.
+#[test]
+fn who_is_refused_over_stdio_is_counted() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut user = User::same();
+    user.env.push(("BELLJAR_QUOTA__SANDBOXES".into(), "1".into()));
+    let mut server = user.serve_with(&["--metrics", &format!("127.0.0.1:{port}")]);
+    server.client.create(json!({}));
+    server.client.call("create_sandbox", json!({})).refused(&["quota is 1 sandboxes"]);
+    server.client.raw(b"this is no message\n");
+    server.client.next();
+    let text = Http::new(port).get("/metrics", "").body;
+    for why in ["over_quota", "malformed"] {
+        assert_eq!(figure(&text, &format!("belljar_refused_total{{why={why:?}}}")), Some(1.0), "{why}: {text}");
+    }
+}
+
 /// Those who want none say so in the configuration, and are told so in the log.
 #[test]
 fn a_self_test_can_be_turned_off_in_words() {

@@ -1,5 +1,6 @@
 //! Whether programs can be run here just now, for whoever sends them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A clone is the same. Ready from the beginning, unless somebody says otherwise.
@@ -8,18 +9,19 @@ pub struct Readiness(Arc<RwLock<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is still waited for, or went wrong; in one line.
-    waits_for: Option<String>,
+    /// What is still waited for, or went wrong, by its name; each in one line.
+    waits_for: BTreeMap<String, String>,
     is_ending: bool,
 }
 
 impl Readiness {
-    pub fn set_ready(&self) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).waits_for = None;
+    /// It is there; ready is who waits for nothing else.
+    pub fn has(&self, what: &str) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).waits_for.remove(what);
     }
 
-    pub fn set_not_ready(&self, why: impl Into<String>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).waits_for = Some(why.into());
+    pub fn waits_for(&self, what: &str, why: impl Into<String>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).waits_for.insert(what.to_owned(), why.into());
     }
 
     /// The server ends. There is no way back from here.
@@ -30,7 +32,7 @@ impl Readiness {
     /// `Err` has one line that says why not.
     pub fn check(&self) -> Result<(), String> {
         let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        match &state.waits_for {
+        match state.waits_for.values().next() {
             _ if state.is_ending => Err("the server is ending".to_owned()),
             Some(why) => Err(why.lines().next().unwrap_or_default().to_owned()),
             None => Ok(()),
@@ -47,12 +49,15 @@ mod tests {
         let readiness = Readiness::default();
         assert_eq!(readiness.check(), Ok(()));
         let other = readiness.clone();
-        other.set_not_ready("the walls are being tested\nmore");
+        other.waits_for("native", "the walls are being tested\nmore");
+        other.waits_for("docker", "the walls could not be tested");
+        assert_eq!(readiness.check(), Err("the walls could not be tested".to_owned()));
+        other.has("docker");
         assert_eq!(readiness.check(), Err("the walls are being tested".to_owned()));
-        other.set_ready();
+        other.has("native");
         assert_eq!(readiness.check(), Ok(()));
         other.end();
-        other.set_ready();
+        other.has("native");
         assert_eq!(readiness.check(), Err("the server is ending".to_owned()));
     }
 }
