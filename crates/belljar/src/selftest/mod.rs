@@ -116,6 +116,8 @@ pub(crate) struct SelfTest {
 impl SelfTest {
     /// Inside a runtime. `backend` has all the walls, without [`Held`].
     pub(crate) fn begin(backend: Arc<dyn Backend>, gates: Gates, readiness: Readiness) -> SelfTest {
+        // What a server that was killed has left is in nobody's way.
+        tokio::task::spawn_blocking(facts::sweep);
         SelfTest::begin_with(backend, gates, readiness, real)
     }
 

@@ -151,6 +151,36 @@ fn a_server_is_not_ready_while_a_templates_wall_could_not_be_tested() {
     assert_eq!(figure(&text, "belljar_refused_total{why=\"unavailable\"}"), Some(1.0), "{text}");
 }
 
+/// Nothing of a server that is killed runs any more that could remove its canary: the next one does.
+#[test]
+fn what_a_server_that_was_killed_in_its_self_test_left_goes_with_the_next() {
+    let user = User::same();
+    let folder = folder(0o755);
+    let canaries = || -> Vec<_> {
+        let entries = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
+        entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("belljar-canary-")).collect()
+    };
+    let serve = || {
+        let mut command = user.command(&["serve"]);
+        command.env("TMPDIR", folder.path()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    // It is there for a moment only, and may be gone when the signal comes.
+    let left = (0..20).find_map(|_| {
+        let mut child = serve();
+        until("there is a canary", SOON, || !canaries().is_empty());
+        signal(child.id(), "KILL");
+        child.wait().unwrap();
+        canaries().pop()
+    });
+    let left = left.expect("it is killed in time, once of many times");
+    let mut next = serve();
+    until("it is gone", SOON, || !left.exists());
+    drop(next.stdin.take());
+    until("it ends", SOON, || next.try_wait().unwrap().is_some());
+    assert_eq!(canaries(), [""; 0].map(std::path::PathBuf::from));
+}
+
 /// There is no answer of HTTP that would tell of it.
 #[test]
 fn who_is_refused_over_stdio_is_counted() {
