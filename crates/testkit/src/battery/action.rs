@@ -149,6 +149,8 @@ pub(crate) enum Action {
         s: f64,
     },
     SleepUntilIdleTtl {},
+    /// What the server has written down of the case so far.
+    ReadAuditLog {},
     RawStdio {
         data: String,
     },

@@ -230,6 +230,7 @@ pub(crate) struct Expect {
     #[serde(default)]
     pub(crate) quota_error_seen: bool,
     pub(crate) upstream: Option<UpstreamExpect>,
+    pub(crate) audit: Option<AuditExpect>,
     /// Expectations that the driver does not know; a case that has one is skipped.
     #[serde(flatten)]
     pub(crate) unknown: BTreeMap<String, Value>,
@@ -259,6 +260,18 @@ pub(crate) struct UpstreamExpect {
     pub(crate) max_calls: Option<usize>,
     /// Whether a token of the server's own callers reached it in any way.
     pub(crate) saw_client_token: Option<bool>,
+}
+
+/// What the server's audit must be like, and what its line on a run must have, in the cases' words.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditExpect {
+    #[serde(default)]
+    pub(crate) every_line_json: bool,
+    #[serde(default)]
+    pub(crate) lacks: Vec<String>,
+    #[serde(default)]
+    pub(crate) has_fields: Vec<String>,
 }
 
 /// `{i}` in a nonce is the number of the run that must print it, and that no other run may print.

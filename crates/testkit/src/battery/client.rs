@@ -102,7 +102,7 @@ impl Answer {
     }
 }
 
-fn strings_in(value: &Value, into: &mut Vec<String>) {
+pub(crate) fn strings_in(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::String(text) => into.push(text.clone()),
         Value::Array(items) => items.iter().for_each(|item| strings_in(item, into)),

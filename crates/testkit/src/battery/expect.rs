@@ -111,6 +111,35 @@ fn nonces(text: &str, nonce: &str) -> Vec<String> {
     text.match_indices(start).filter_map(place).collect()
 }
 
+/// Far more at once than one principal may have: some are run, every other is told that it is past a bound of its own, and
+/// both kinds of bound are met, of requests and of what programs take.
+pub(crate) fn bounded(answers: &[Answer]) -> Vec<String> {
+    let [mut ran, mut too_often, mut too_much] = [0; 3];
+    let mut reasons = Vec::new();
+    for (index, answer) in answers.iter().enumerate() {
+        let status = answer.http.as_ref().map(|reply| reply.status);
+        let waits = answer.http.as_ref().and_then(|reply| reply.header("retry-after"));
+        let text = answer.text();
+        if answer.ran() {
+            ran += 1;
+        } else if status == Some(429) && waits.is_some_and(|seconds| seconds.parse::<u32>().is_ok()) {
+            too_often += 1;
+        } else if answer.is_error() && text.contains("your quota") {
+            too_much += 1;
+        } else {
+            let said: String = text.chars().take(80).collect();
+            reasons.push(format!("#{index}: neither run nor told of a quota: {said}"));
+        }
+    }
+    for (what, count) in [("was run", ran), ("was too often", too_often), ("was over its quota", too_much)] {
+        if count == 0 {
+            reasons.push(format!("none of {} {what}", answers.len()));
+        }
+    }
+    reasons.truncate(5);
+    reasons
+}
+
 pub(crate) fn ids(rule: &IdsExpect, ids: &[String]) -> Vec<String> {
     if ids.len() < IDS_MIN {
         return vec![format!("only {} handles were given out", ids.len())];
@@ -157,6 +186,7 @@ pub(crate) fn same_refusal(strange: (&Answer, &str), unknown: (&Answer, &str)) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::battery::wire::Reply;
     use serde_json::json;
 
     fn run(structured: Value) -> Answer {
@@ -224,6 +254,34 @@ mod tests {
         assert!(each_result(&rule, &[own(0), Answer::lost(Lost::Timeout)], 0.0)[0].contains("no answer"));
         assert!(each_result(&rule, &[refused("busy"), refused("busy")], 0.0)[0].contains("only 0"));
         assert!(each_result(&rule, &[own(0), refused("x"), refused("x")], 0.9)[0].contains("only 1"));
+    }
+
+    #[test]
+    fn a_flood_is_run_in_part_and_the_rest_is_told_why_not() {
+        let ran = || run(json!({"ending": "exited", "exit_code": 0}));
+        let over = || {
+            let content = json!([{"type": "text", "text": "error: your quota of 2 runs is used up"}]);
+            Answer::new(json!({"result": {"isError": true, "content": content}}), 0)
+        };
+        let with = |status, headers: &[(&str, &str)]| {
+            let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            Answer { http: Some(Reply { status, headers, ..Reply::default() }), ..Answer::new(Value::Null, 0) }
+        };
+        let often = || with(429, &[("Retry-After", "1")]);
+        assert_eq!(bounded(&[ran(), over(), often(), often()]), Vec::<String>::new());
+        for (answers, word) in [
+            (vec![over(), often()], "none of 2 was run"),
+            (vec![ran(), over()], "too often"),
+            (vec![ran(), often()], "over its quota"),
+            (vec![ran(), over(), often(), with(429, &[])], "#3"),
+            (vec![ran(), over(), often(), with(503, &[("Retry-After", "1")])], "#3"),
+            (vec![ran(), over(), often(), Answer::lost(Lost::Closed)], "#3"),
+            (vec![ran(), over(), often(), refused("busy")], "#3"),
+            (vec![ran(), over(), often(), said("your quota of nothing")], "#3"),
+        ] {
+            let reasons = bounded(&answers);
+            assert!(reasons.len() == 1 && reasons[0].contains(word), "{word}: {reasons:?}");
+        }
     }
 
     #[test]

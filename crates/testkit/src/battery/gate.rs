@@ -9,6 +9,11 @@ use super::wall::Wall;
 /// The idle time of the server that `config:idle_ttl_s=3` cases get.
 pub(crate) const IDLE_SECONDS: u32 = 3;
 
+/// For cases that come up against the bounds of one principal.
+pub(crate) const QUOTA: &str = "config:quota";
+/// For cases that read what the server wrote down.
+pub(crate) const AUDIT: &str = "cap:audit";
+
 /// For cases in which a call of the upstream may only take so long.
 pub(crate) const UPSTREAM_TIMEOUT: &str = "config:upstream_timeout_s=5";
 
@@ -21,6 +26,8 @@ const OFFERS: &[&str] = &[
     "cap:codemode",
     "fixture:upstream",
     UPSTREAM_TIMEOUT,
+    QUOTA,
+    AUDIT,
     // A rule asks a person before the tool that destroys, and the driver's client cannot be asked.
     "config:deny_destructive=true",
 ];

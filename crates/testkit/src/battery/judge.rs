@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::action::Action;
+use super::audit;
 use super::case::Body;
 use super::check::Check;
 use super::client::{Answer, Halt, Link, Lost};
@@ -26,6 +27,7 @@ impl Scene<'_> {
         reasons.extend(self.judge_http());
         reasons.extend(self.judge_absent_results());
         reasons.extend(self.judge_upstream()?);
+        reasons.extend(self.judge_audit());
         reasons.into_iter().for_each(|reason| self.note(reason));
         self.judge_strange_handles()?;
         self.judge_stream();
@@ -118,9 +120,33 @@ impl Scene<'_> {
         if let Some(rule) = &expect.ids {
             reasons.extend(expect::ids(rule, &self.made));
         }
-        let refused_in_list = self.lists.iter().flatten().any(Answer::is_error);
-        if expect.quota_error_seen && self.creations_refused == 0 && !refused_in_list {
-            reasons.push("no quota error seen".to_owned());
+        if expect.quota_error_seen {
+            self.lists.iter().for_each(|answers| reasons.extend(expect::bounded(answers)));
+            if self.creations_refused == 0 && self.lists.is_empty() {
+                reasons.push("no quota error seen".to_owned());
+            }
+        }
+        reasons
+    }
+
+    /// What was written down of the programs of the case.
+    fn judge_audit(&self) -> Vec<String> {
+        let Some(rule) = &self.case.expect.audit else { return Vec::new() };
+        let ran = self.saved.iter().filter(|saved| saved.answer.ran()).filter_map(|saved| {
+            let (session, code) = match &saved.step.action {
+                Action::Exec { session, code, .. } => (session.as_deref(), code.as_str()),
+                Action::Call { args, .. } => (None, args.get("code")?.as_str()?),
+                _ => return None,
+            };
+            let session = session.unwrap_or("default");
+            let sandbox = &self.sessions.get(session.strip_prefix("new:").unwrap_or(session))?.id;
+            Some(audit::Ran { code, sandbox })
+        });
+        let ran: Vec<audit::Ran<'_>> = ran.collect();
+        let read = self.saved.iter().filter(|saved| matches!(saved.step.action, Action::ReadAuditLog {}));
+        let mut reasons: Vec<String> = read.clone().flat_map(|log| audit::judge(&log.answer.text(), rule, &ran)).collect();
+        if read.count() == 0 {
+            reasons.push("the audit was not read".to_owned());
         }
         reasons
     }

@@ -4,6 +4,7 @@
 //! sandbox it is that answers is a concern of `wall.rs` alone; the rest knows Belljar by its tools.
 
 mod action;
+mod audit;
 mod calls;
 mod case;
 mod check;
@@ -42,7 +43,7 @@ use case::{Body, Case, Tier};
 use client::Halt;
 use host::{Folder, Host, NOBODY, own_uid, random_hex};
 use scene::{Failure, Scene};
-use server::{Launch, Server, Transport, User, UserNamespaces};
+use server::{Launch, Quota, Server, Transport, User, UserNamespaces};
 
 pub use wall::Wall;
 
@@ -159,6 +160,8 @@ impl Battery {
                 Over::Http => Transport::Http,
             },
             idle_seconds: None,
+            quota: None,
+            audit: None,
             open_files_max: None,
             env: host.planted_secrets(),
             user_namespaces: UserNamespaces::AsTheHostHasIt,
@@ -309,9 +312,13 @@ impl Battery {
         let short = requires(gate::UPSTREAM_TIMEOUT);
         let mock = self.host.mock.as_ref().filter(|_| short);
         let upstreams = mock.map(|mock| mock.configuration(upstream::SHORT_CALL_SECONDS));
-        (http || idle || short).then(|| Launch {
+        let (bounded, audited) = (requires(gate::QUOTA), requires(gate::AUDIT));
+        (http || idle || short || bounded || audited).then(|| Launch {
             transport: if http { Transport::Http } else { self.launch.transport },
             idle_seconds: idle.then_some(gate::IDLE_SECONDS),
+            quota: bounded.then_some(Quota::TIGHT),
+            // One of its own, so that all that is in it is this case's.
+            audit: audited.then(|| self.host.folder.0.join(format!("audit-{}", random_hex(4)))),
             upstreams: upstreams.or_else(|| self.launch.upstreams.clone()),
             ..self.launch.clone()
         })

@@ -234,7 +234,24 @@ impl<'a> Scene<'a> {
         self.made.len() + self.sessions.values().filter(|session| session.alive).count()
     }
 
+    /// Whose token it is, in the cases' words.
+    pub(crate) fn caller_with(&self, token: &str) -> Result<Caller, Halt> {
+        // Over stdio there are none.
+        self.server.link.http()?;
+        match token {
+            "A" => Ok(Caller::A),
+            "B" => Ok(Caller::B),
+            other => Err(Halt::Skip(format!("driver does not know token {other}"))),
+        }
+    }
+
     pub(crate) fn start(&mut self, step: &Step, index: Option<usize>, unnamed: Unnamed) -> Result<Pending, Halt> {
+        if let Action::As { token, step } = &step.action {
+            self.who = self.caller_with(token)?;
+            let started = self.start(step, index, unnamed);
+            self.who = Caller::Good;
+            return started;
+        }
         let (method, mut params) = self.request(step, unnamed)?;
         if let Some(index) = index {
             tools::number_off(&mut params, index);

@@ -44,6 +44,24 @@ pub(crate) enum UserNamespaces {
     TakenAway,
 }
 
+/// What each principal may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Quota {
+    requests_per_second: u32,
+    memory_mb: u32,
+}
+
+impl Quota {
+    /// Two throw-away sandboxes at once. Who sends hundreds of programs comes up against both, however slow the host is: even
+    /// if it took ten seconds to send them, most would be too many, and of the rest most would find two under way.
+    pub(crate) const TIGHT: Quota = Quota { requests_per_second: 20, memory_mb: 2048 };
+
+    fn configuration(self) -> String {
+        let Quota { requests_per_second, memory_mb } = self;
+        format!("[quota]\nrequests_per_second = {requests_per_second}\nmemory_mb = {memory_mb}\n")
+    }
+}
+
 /// Everything that decides how a server is started.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
@@ -53,6 +71,9 @@ pub(crate) struct Launch {
     pub(crate) user: User,
     pub(crate) transport: Transport,
     pub(crate) idle_seconds: Option<u32>,
+    pub(crate) quota: Option<Quota>,
+    /// A folder for the server's audit, if it is to write one.
+    pub(crate) audit: Option<PathBuf>,
     pub(crate) open_files_max: Option<u64>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) user_namespaces: UserNamespaces,
@@ -238,7 +259,12 @@ fn command(launch: &Launch) -> Result<Command, String> {
         User::Uid(_) => &launch.public_binary,
     };
     let Launch { network, wall, .. } = launch;
-    let text = format!("[pool]\nmax = {PREPARED_MAX}\n{network}\n{}", wall.configuration);
+    let mut text = format!("[pool]\nmax = {PREPARED_MAX}\n{network}\n{}\n", wall.configuration);
+    text += &launch.quota.map(Quota::configuration).unwrap_or_default();
+    if let Some(folder) = &launch.audit {
+        let file = audit_file(own_folder(folder, launch.user)?);
+        text += &format!("[audit]\nfile = {:?}\n", file.display().to_string());
+    }
     let config = own_file(launch, "config", &text)?;
     let config = ["--config".into(), config.display().to_string()];
     let mut words: Vec<String> = vec![binary.display().to_string(), "serve".into()];
@@ -324,6 +350,22 @@ fn ask_as(user: User, mut words: Vec<String>) -> Result<(String, String), String
     let output = command.output().map_err(|error| format!("unshare: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     Ok((text(&output.stdout), text(&output.stderr)))
+}
+
+/// Where the audit is in its folder.
+fn audit_file(folder: &Path) -> PathBuf {
+    folder.join("audit.jsonl")
+}
+
+impl Launch {
+    /// At most 16 MiB of what the server wrote down.
+    pub(crate) fn audited(&self) -> Result<String, String> {
+        let folder = self.audit.as_deref().ok_or("this server writes no audit")?;
+        let mut bytes = Vec::new();
+        let file = File::open(audit_file(folder)).map_err(|error| format!("the audit: {error}"))?;
+        file.take(16 << 20).read_to_end(&mut bytes).map_err(|error| format!("the audit: {error}"))?;
+        String::from_utf8(bytes).map_err(|_| "the audit is not UTF-8".to_owned())
+    }
 }
 
 /// A folder of the server's user, which stays for the next server.

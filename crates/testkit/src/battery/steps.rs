@@ -86,6 +86,12 @@ impl Scene<'_> {
                 thread::sleep(Duration::from_secs(IDLE_SECONDS.into()) + IDLE_SLACK);
                 Ok(())
             }
+            Action::ReadAuditLog {} => {
+                let text = self.launch.audited().map_err(fail)?;
+                let bytes = text.len();
+                self.keep(step, name, Answer::new(json!({"result": {"contents": [{"text": text}]}}), bytes));
+                Ok(())
+            }
             Action::AssertHost { check } => match Check::parse(check) {
                 Some(check) => self.check(&check),
                 None => Err(Halt::Skip(format!("driver does not know host check {check}"))),
@@ -180,12 +186,7 @@ impl Scene<'_> {
     }
 
     fn as_caller(&mut self, token: &str, outer: &Step, inner: &Step, name: String) -> Result<(), Halt> {
-        self.server.link.http()?;
-        self.who = match token {
-            "A" => Caller::A,
-            "B" => Caller::B,
-            other => return Err(Halt::Skip(format!("driver does not know token {other}"))),
-        };
+        self.who = self.caller_with(token)?;
         let mut inner = inner.clone();
         inner.allow_error |= outer.allow_error;
         inner.within = inner.within.or(outer.within);

@@ -32,6 +32,15 @@ pub(crate) fn argument_for(name: &str) -> &str {
     }
 }
 
+/// Belljar's name for something that a line of the audit says of a run.
+pub(crate) fn audited_as(name: &str) -> &str {
+    match name {
+        "session" => "sandbox",
+        "outcome" => "ending",
+        other => other,
+    }
+}
+
 pub(crate) fn language_for(language: &str) -> &str {
     match language {
         "js" => "javascript",
