@@ -211,17 +211,24 @@ impl Handler {
         tokio::select! {
             biased;
             () = &mut hung_up => {
-                self.cancelled.left(&context.id, departure);
+                self.left(context, departure);
                 Err(ErrorData::internal_error("the caller hung up", None))
             }
             () = context.ct.cancelled() => {
                 // Over stdio there is nobody who could come back.
                 if hangup.is_some() {
-                    self.cancelled.left(&context.id, departure);
+                    self.left(context, departure);
                 }
                 Err(ErrorData::internal_error("the request was cancelled", None))
             }
             done = &mut work => done,
+        }
+    }
+
+    /// Whoever has no pass began nothing.
+    fn left(&self, context: &RequestContext<RoleServer>, departure: &Departure) {
+        if let Ok(pass) = self.pass(context) {
+            self.cancelled.left(&pass.principal, &context.id, departure);
         }
     }
 }
@@ -379,9 +386,9 @@ impl ServerHandler for Handler {
         read
     }
 
-    async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
-        if let Some(id) = cancelled.request_id {
-            self.cancelled.word(id);
+    async fn on_cancelled(&self, cancelled: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
+        if let (Some(id), Ok(pass)) = (&cancelled.request_id, self.pass_in(&context.extensions)) {
+            self.cancelled.word(&pass.principal, id);
         }
     }
 
