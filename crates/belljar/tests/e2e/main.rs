@@ -13,6 +13,7 @@ mod client;
 mod codemode;
 mod config;
 mod endings;
+mod events;
 mod fair;
 mod host;
 mod http;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{Caller, Http};
+use crate::client::{Caller, Http, Reply};
 use crate::server::{Server, User};
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
@@ -73,9 +73,10 @@ fn what_is_printed_is_told_to_whoever_set_a_level() {
     assert_eq!(told, expected.map(|(level, logger, text)| (level.into(), logger.into(), text.into())));
 }
 
-fn task_request(http: &Http, method: &str, mut params: Value, name: &str, declares: bool) -> Value {
+/// A request of a client that knows tasks, or of one that does not.
+pub(crate) fn task_reply(http: &Http, method: &str, params: Value, name: &str, declares: bool) -> Reply {
     let headers = format!("Mcp-Name: {name}\r\n");
-    let bytes = http.request_bytes(method, params.take(), &headers);
+    let bytes = http.request_bytes(method, params, &headers);
     let text = String::from_utf8(bytes).unwrap();
     let declared = format!("\"io.modelcontextprotocol/clientCapabilities\":{{\"extensions\":{{\"{TASKS}\":{{}}}}}}");
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -85,7 +86,11 @@ fn task_request(http: &Http, method: &str, mut params: Value, name: &str, declar
     };
     let old = head.lines().find(|line| line.starts_with("Content-Length")).unwrap();
     let head = head.replace(old, &format!("Content-Length: {}", body.len()));
-    let reply = http.raw(format!("{head}\r\n\r\n{body}").as_bytes());
+    http.raw(format!("{head}\r\n\r\n{body}").as_bytes())
+}
+
+fn task_request(http: &Http, method: &str, params: Value, name: &str, declares: bool) -> Value {
+    let reply = task_reply(http, method, params, name, declares);
     serde_json::from_str(&reply.body).unwrap_or_else(|error| panic!("{error}: {reply:?}"))
 }
 
@@ -138,7 +143,7 @@ fn a_run_that_takes_long_is_a_task_for_those_who_know_what_that_is() {
 }
 
 /// A server of the older revisions, in a few lines.
-const UPSTREAM: &str = r#"
+pub(crate) const UPSTREAM: &str = r#"
 import json, sys
 def tool(name): return {"name": name, "description": name, "inputSchema": {"type": "object"}}
 def send(message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
@@ -149,7 +154,7 @@ for line in sys.stdin:
         continue
     if method == "initialize":
         result = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "things", "version": "1"},
-                  "capabilities": {"tools": {}, "prompts": {}, "resources": {}}}
+                  "capabilities": {"tools": {}, "prompts": {}, "resources": {}, "completions": {}}}
     elif method == "tools/list":
         result = {"tools": [tool("run_code"), tool("count"), tool("wipe")]}
     elif method == "tools/call":
@@ -162,6 +167,8 @@ for line in sys.stdin:
         result = {"prompts": [{"name": "theirs"}]}
     elif method == "prompts/get":
         result = {"messages": [{"role": "user", "content": {"type": "text", "text": params["name"]}}]}
+    elif method == "completion/complete":
+        result = {"completion": {"values": ["by-them"]}}
     elif method == "resources/read" and params["uri"] == "things://1":
         result = {"contents": [{"uri": params["uri"], "text": "one"}]}
     else:

@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::client::{Caller, Http};
+use crate::client::Caller;
+use crate::events::Events;
 use crate::host::{mark, signal, sleepers, until, until_gone};
 use crate::server::{User, connect, folder};
 
@@ -94,67 +94,19 @@ fn hanging_up_on_a_socket_ends_what_ran() {
     drop(server);
 }
 
-/// An event stream of an older client.
-struct Events {
-    http: Http,
-    stream: TcpStream,
-    heard: String,
-    target: String,
-}
-
-impl Events {
-    fn open(http: &Http) -> Events {
-        let mut stream = TcpStream::connect(("127.0.0.1", http.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        stream.write_all(b"GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n").unwrap();
-        let mut events = Events { http: http.clone(), stream, heard: String::new(), target: String::new() };
-        events.hear("\n\n");
-        let (_, rest) = events.heard.split_once("event: endpoint\ndata: ").expect("where to send");
-        events.target = rest.lines().next().unwrap().to_owned();
-        events
-    }
-
-    #[track_caller]
-    fn hear(&mut self, wanted: &str) {
-        while !self.heard.contains(wanted) {
-            let mut bytes = [0; 4096];
-            let count = self.stream.read(&mut bytes).unwrap();
-            assert!(count > 0, "the stream ended: {}", self.heard);
-            self.heard.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        }
-    }
-
-    #[track_caller]
-    fn send(&self, message: &Value) {
-        let body = message.to_string();
-        let request = format!(
-            "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-             Connection: close\r\n\r\n{body}",
-            self.target,
-            body.len()
-        );
-        assert_eq!(self.http.raw(request.as_bytes()).status, 202);
-    }
-}
-
 #[test]
 fn an_older_client_is_served_by_events() {
     let server = User::same().serve_http(&[]);
-    let mut events = Events::open(&server.client);
-    let client = json!({"name": "old", "version": "1"});
-    let params = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": client});
-    events.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}));
-    events.hear("\"protocolVersion\":\"2024-11-05\"");
-    events.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let mut events = Events::begin(&server.client, "/sse");
     let run = |id: u64, code: &str| {
         let arguments = json!({"language": "shell", "code": code});
         let params = json!({"name": "run_code", "arguments": arguments});
         json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
     };
-    events.send(&run(2, "echo $((6 * 7)) by events"));
+    events.send(&run(20, "echo $((6 * 7)) by events"));
     events.hear("42 by events");
     let mark = mark();
-    events.send(&run(3, &format!("sleep {mark}")));
+    events.send(&run(30, &format!("sleep {mark}")));
     until("it runs", SOON, || !sleepers(&mark).is_empty());
     drop(events);
     until_gone(&mark, HUNG_UP);

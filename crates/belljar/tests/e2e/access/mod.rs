@@ -1,6 +1,7 @@
 //! Who may call the built program over HTTP, and what: tokens that it issued itself, and tokens of an authorization server.
 
 mod issuer;
+mod reach;
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -239,6 +240,12 @@ fn a_token_in_an_address_is_refused() {
     assert_eq!(client.raw(&client.request_bytes("tools/list", json!({}), "")).status, 200);
 }
 
+/// A handle of the same shape that never was.
+fn other(handle: &str) -> String {
+    let (kind, rest) = handle.rsplit_once('_').unwrap();
+    format!("{kind}_{}", rest.chars().map(|c| if c == '0' { '1' } else { '0' }).collect::<String>())
+}
+
 /// For every tool that takes a handle, a foreign one is one that never was.
 #[test]
 fn a_foreign_handle_is_an_unknown_one() {
@@ -250,10 +257,6 @@ fn a_foreign_handle_is_an_unknown_one() {
     let job = ann.call("exec", json!({"sandbox_id": sandbox, "command": "sleep 60", "background": true}));
     let job = job.field("job_id").as_str().unwrap().to_owned();
     let output = ann.shell("seq 10000").field("output_uris")["stdout"].as_str().unwrap().to_owned();
-    let other = |handle: &str| -> String {
-        let (kind, rest) = handle.rsplit_once('_').unwrap();
-        format!("{kind}_{}", rest.chars().map(|c| if c == '0' { '1' } else { '0' }).collect::<String>())
-    };
     for (tool, arguments) in [
         ("run_code", json!({"language": "shell", "code": "echo"})),
         ("exec", json!({"command": "echo"})),
