@@ -8,8 +8,7 @@ use super::client::strings_in;
 use super::tools::audited_as;
 
 /// Everything that a line may be about.
-const EVENTS: &[&str] =
-    &["run", "sandbox-opened", "sandbox-closed", "egress", "egress-ended", "call", "audit-resumed"];
+const EVENTS: &[&str] = &["run", "sandbox-opened", "sandbox-closed", "egress", "egress-ended", "call", "audit-resumed"];
 
 /// A program of the case that was run.
 #[derive(Debug)]
@@ -81,7 +80,8 @@ mod tests {
     const CODE: &str = "print(1)\n\u{1b}";
 
     fn rule() -> AuditExpect {
-        let text = r#"{"every_line_json":true,"lacks":["S3CRET"],"has_fields":["time","session","outcome","duration_ms"]}"#;
+        let text =
+            r#"{"every_line_json":true,"lacks":["S3CRET"],"has_fields":["time","session","outcome","duration_ms"]}"#;
         serde_json::from_str(text).unwrap()
     }
 

@@ -144,7 +144,8 @@ impl Scene<'_> {
         });
         let ran: Vec<audit::Ran<'_>> = ran.collect();
         let read = self.saved.iter().filter(|saved| matches!(saved.step.action, Action::ReadAuditLog {}));
-        let mut reasons: Vec<String> = read.clone().flat_map(|log| audit::judge(&log.answer.text(), rule, &ran)).collect();
+        let mut reasons: Vec<String> =
+            read.clone().flat_map(|log| audit::judge(&log.answer.text(), rule, &ran)).collect();
         if read.count() == 0 {
             reasons.push("the audit was not read".to_owned());
         }
