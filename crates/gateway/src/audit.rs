@@ -6,9 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Takes down calls. It must not wait long.
+use crate::approval::{Subject, Verdict};
+
+/// Takes down calls, and what people said to them. It must not wait long.
 pub trait Audit: Debug + Send + Sync {
     fn called(&self, line: &Line);
+    /// Something needed a person, who was asked or could not be.
+    fn decided(&self, decided: &Decided);
 }
 
 /// One call.
@@ -32,6 +36,42 @@ pub struct Line {
     pub result_sha256: Option<String>,
 }
 
+/// What came of asking a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decided {
+    /// Through whose client it was asked.
+    pub owner: String,
+    /// A program has none before it is approved; its digest is that of its runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// `program` or `call`.
+    pub what: &'static str,
+    /// The program's language, or `server.tool`.
+    pub name: String,
+    /// Of the program's text, or of the call's arguments.
+    pub sha256: String,
+    /// `approved`, `approved-run`, `approved-same`, `denied`, or `nobody` where nobody could be asked.
+    pub outcome: &'static str,
+}
+
+impl Decided {
+    /// Whoever declines, or does not answer in time, has denied. Without a verdict nobody could be asked.
+    pub fn new(owner: &str, run: Option<&str>, subject: &Subject, verdict: Option<Verdict>) -> Decided {
+        let (what, name, sha256) = match subject {
+            Subject::Call { server, tool, arguments } => ("call", format!("{server}.{tool}"), measured(arguments).1),
+            Subject::Code { language, code } => ("program", language.clone(), sha256(code.as_bytes())),
+        };
+        let outcome = match verdict {
+            Some(Verdict::Once) => "approved",
+            Some(Verdict::Run) => "approved-run",
+            Some(Verdict::Same) => "approved-same",
+            Some(Verdict::Deny) => "denied",
+            None => "nobody",
+        };
+        Decided { owner: owner.to_owned(), run: run.map(str::to_owned), what, name, sha256, outcome }
+    }
+}
+
 /// Where nobody wants a file of it.
 #[derive(Debug)]
 pub struct LogOnly;
@@ -48,6 +88,11 @@ impl Audit for LogOnly {
             milliseconds = line.milliseconds,
             "a tool was called"
         );
+    }
+
+    fn decided(&self, decided: &Decided) {
+        let Decided { owner, run, what, name, outcome, .. } = decided;
+        tracing::info!(owner, run, what, name, outcome, "a person was to decide");
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::Approvals;
-use crate::audit::{self, Audit};
+use crate::audit::{self, Audit, Decided};
 use crate::broker::{Budget, RunDesk, Validators, skill_lines};
 use crate::catalogue::{Catalogue, Tool};
 use crate::error::CallError;
@@ -164,6 +164,11 @@ impl Gateway {
 
     pub fn approvals(&self) -> &Approvals {
         &self.0.approvals
+    }
+
+    /// Writes down what came of asking a person about a program, which is the server's to ask about.
+    pub fn decided(&self, decided: &Decided) {
+        self.0.settings.audit.decided(decided);
     }
 
     pub fn approves_code(&self) -> bool {

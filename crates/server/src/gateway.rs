@@ -7,6 +7,7 @@ use belljar_core::Soon;
 use belljar_gateway::Gateway;
 pub use belljar_gateway::Search;
 use belljar_gateway::approval::Approvals;
+use belljar_gateway::audit::Decided;
 use belljar_gateway::error::CallError;
 pub use belljar_gateway::search::Detail;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
@@ -29,6 +30,8 @@ pub trait CodeMode: Debug + Send + Sync {
     fn approvals(&self) -> &Approvals;
     /// Whether a person has to approve each program before it runs.
     fn approves_code(&self) -> bool;
+    /// Writes down what came of that.
+    fn decided(&self, decided: &Decided);
     /// Puts tokens in the place of personal data, in a text on its way to the model.
     fn hide(&self, who: &str, text: &mut String);
     /// Notes down what an answer about a run cost in tokens, and what the run's calls would have cost without it. A run that

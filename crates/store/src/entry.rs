@@ -20,6 +20,7 @@ pub(crate) enum Entry {
     Began(Began),
     Ended(Box<Ended>),
     Called(Call),
+    Decided(Decision),
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -103,6 +104,22 @@ pub struct Call {
     /// `ok`, or the name of the error.
     pub outcome: &'static str,
     pub milliseconds: u64,
+}
+
+/// What a person said to a program or a call.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    pub principal: String,
+    /// A program has none before it is approved.
+    pub run: Option<String>,
+    /// `program` or `call`.
+    pub what: &'static str,
+    /// The program's language, or `server.tool`.
+    pub name: String,
+    /// Of the program's text, as its runs have it, or of the call's arguments.
+    pub sha256: String,
+    /// `approved`, `approved-run`, `approved-same`, `denied` or `nobody`.
+    pub outcome: &'static str,
 }
 
 /// Whether a record has the program's text.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::StoreError;
-use crate::entry::{Began, Call, Closed, Ended, Entry, Opened, Task};
+use crate::entry::{Began, Call, Closed, Decision, Ended, Entry, Opened, Task};
 use crate::process::{Fate, Process};
 use crate::queue::{Batch, Queue};
 use crate::{now_ms, retention, schema};
@@ -68,6 +68,11 @@ impl History {
     /// A call that a program made. It must not wait, and does not.
     pub fn called(&self, call: Call) {
         self.push(now_ms(), Entry::Called(call));
+    }
+
+    /// What a person said. It does not wait either.
+    pub fn decided(&self, decision: Decision) {
+        self.push(now_ms(), Entry::Decided(decision));
     }
 
     /// Writes what is left, and waits for that a while.
@@ -182,6 +187,7 @@ impl Writer {
                 Entry::Began(began) => write_began(&writing, self.server, *at_ms, began)?,
                 Entry::Ended(ended) => write_ended(&writing, self.server, *at_ms, ended)?,
                 Entry::Called(call) => write_called(&writing, *at_ms, call)?,
+                Entry::Decided(decision) => write_decided(&writing, *at_ms, decision)?,
             }
         }
         if batch.dropped > 0 {
@@ -280,6 +286,15 @@ fn write_called(database: &Connection, at_ms: i64, call: &Call) -> rusqlite::Res
     )?;
     let Call { principal, run, server, tool, decision, outcome, milliseconds } = call;
     insert.execute(params![run, at_ms, principal, server, tool, decision, outcome, number(*milliseconds)])?;
+    Ok(())
+}
+
+fn write_decided(database: &Connection, at_ms: i64, decision: &Decision) -> rusqlite::Result<()> {
+    let mut insert = database.prepare_cached(
+        "INSERT INTO decisions (at_ms, principal, run, what, name, sha256, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    let Decision { principal, run, what, name, sha256, outcome } = decision;
+    insert.execute(params![at_ms, principal, run, what, name, sha256, outcome])?;
     Ok(())
 }
 

@@ -21,9 +21,9 @@ mod schema;
 mod time;
 
 pub use audit::{AuditFile, AuditSettings};
-pub use entry::Call;
+pub use entry::{Call, Decision};
 pub use error::StoreError;
 pub use history::{History, HistorySettings};
-pub use reader::{PastRun, PastSandbox, Reader, Wanted};
+pub use reader::{PastDecision, PastRun, PastSandbox, Reader, Wanted};
 pub use records::Records;
 pub use time::{now_ms, rfc3339};

@@ -54,6 +54,23 @@ pub struct PastRun {
     pub refused: Vec<String>,
 }
 
+/// What a person said, or that nobody could be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PastDecision {
+    pub at_ms: i64,
+    /// Through whose client it was asked.
+    pub principal: String,
+    /// A program has none before it is approved.
+    pub run: Option<String>,
+    /// `program` or `call`.
+    pub what: String,
+    /// The program's language, or `server.tool`.
+    pub name: String,
+    /// Of the program's text, as its runs have it, or of the call's arguments.
+    pub sha256: String,
+    pub outcome: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PastSandbox {
     pub id: String,
@@ -178,6 +195,32 @@ impl Reader {
                 state,
                 why,
                 runs: row.get(8)?,
+            })
+        })?;
+        rows.collect()
+    }
+
+    /// The latest first.
+    pub fn decisions(&self, wanted: &Wanted) -> Result<Vec<PastDecision>, StoreError> {
+        self.read_decisions(wanted).map_err(|error| self.broken(error))
+    }
+
+    fn read_decisions(&self, wanted: &Wanted) -> rusqlite::Result<Vec<PastDecision>> {
+        let mut select = self.database.prepare(
+            "SELECT at_ms, principal, run, what, name, sha256, outcome FROM decisions
+             WHERE at_ms >= ?1 AND (?2 IS NULL OR principal = ?2)
+             ORDER BY at_ms DESC, rowid DESC LIMIT ?3",
+        )?;
+        let limit = wanted.limit.min(ROWS_MAX);
+        let rows = select.query_map(params![wanted.since_ms.unwrap_or(i64::MIN), wanted.principal, limit], |row| {
+            Ok(PastDecision {
+                at_ms: row.get(0)?,
+                principal: row.get(1)?,
+                run: row.get(2)?,
+                what: row.get(3)?,
+                name: row.get(4)?,
+                sha256: row.get(5)?,
+                outcome: row.get(6)?,
             })
         })?;
         rows.collect()

@@ -39,6 +39,7 @@ pub(crate) fn tidy(database: &Connection, settings: &HistorySettings, now_ms: i6
 fn forget_before(database: &Connection, before_ms: i64) -> rusqlite::Result<()> {
     for statement in [
         "DELETE FROM calls WHERE at_ms < ?1",
+        "DELETE FROM decisions WHERE at_ms < ?1",
         "DELETE FROM egress WHERE at_ms < ?1",
         "DELETE FROM gaps WHERE at_ms < ?1",
         "DELETE FROM runs WHERE began_ms < ?1",

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::StoreError;
 
 /// Each brings a file from the version of its place to the next. What was released is never changed.
-pub(crate) const MIGRATIONS: [&str; 2] = [
+pub(crate) const MIGRATIONS: [&str; 3] = [
     "CREATE TABLE servers (
         id INTEGER PRIMARY KEY,
         boot TEXT NOT NULL,
@@ -76,6 +76,16 @@ pub(crate) const MIGRATIONS: [&str; 2] = [
     CREATE TABLE egress (run TEXT NOT NULL, at_ms INTEGER NOT NULL, host TEXT NOT NULL, decision TEXT NOT NULL);
     CREATE INDEX egress_by_run ON egress (run);
     CREATE INDEX egress_by_time ON egress (at_ms);",
+    "CREATE TABLE decisions (
+        at_ms INTEGER NOT NULL,
+        principal TEXT NOT NULL,
+        run TEXT,
+        what TEXT NOT NULL,
+        name TEXT NOT NULL,
+        sha256 TEXT NOT NULL,
+        outcome TEXT NOT NULL
+    );
+    CREATE INDEX decisions_by_time ON decisions (at_ms);",
 ];
 
 /// How long one server waits for another that writes.

@@ -1,10 +1,10 @@
-//! `belljar history`: the runs that were.
+//! `belljar history`: the runs that were, and what people decided.
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use belljar_store::{PastRun, Reader, Wanted, now_ms, rfc3339};
+use belljar_store::{PastDecision, PastRun, Reader, Wanted, now_ms, rfc3339};
 use clap::Args;
 use serde_json::json;
 
@@ -40,16 +40,20 @@ impl History {
             Some(file) => Reader::open(&file).map_err(complain)?,
             None => None,
         };
-        let (runs, dropped) = match &reader {
-            Some(reader) => (reader.runs(&wanted).map_err(complain)?, reader.dropped().map_err(complain)?),
-            None => (Vec::new(), 0),
+        let (runs, mut decisions, dropped) = match &reader {
+            Some(reader) => (
+                reader.runs(&wanted).map_err(complain)?,
+                reader.decisions(&wanted).map_err(complain)?,
+                reader.dropped().map_err(complain)?,
+            ),
+            None => (Vec::new(), Vec::new(), 0),
         };
         let mut out = std::io::stdout().lock();
         if self.json {
-            writeln!(out, "{:#}", json!({"runs": runs, "dropped": dropped}))?;
+            writeln!(out, "{:#}", json!({"runs": runs, "decisions": decisions, "dropped": dropped}))?;
             return Ok(ExitCode::SUCCESS);
         }
-        if runs.is_empty() {
+        if runs.is_empty() && decisions.is_empty() {
             let hint = match (config.history.enabled.value, is_narrow) {
                 (false, _) => "Nothing is remembered: enabled = false stands below [history].",
                 (true, true) => "Ask for more: a longer --since, or without --principal.",
@@ -61,8 +65,19 @@ impl History {
         let words = ["BEGAN (UTC)", "RUN", "PRINCIPAL", "WHAT", "ENDING"];
         let [began, run, principal, what, ending] = words;
         writeln!(out, "{began:<14} {run:<36} {principal:<11} {what:<10} {ending:<14} {:>8}", "TOOK")?;
+        // Where the oldest runs are cut off, so are the decisions of before: both are the latest of their time.
+        if let Some(oldest) = runs.last().filter(|_| runs.len() as u64 >= u64::from(self.limit)) {
+            decisions.retain(|decision| decision.at_ms >= oldest.began_ms);
+        }
+        let mut decisions = decisions.iter().peekable();
         for run in &runs {
+            while let Some(decision) = decisions.next_if(|decision| decision.at_ms >= run.began_ms) {
+                show_decision(&mut out, decision)?;
+            }
             show(&mut out, run)?;
+        }
+        for decision in decisions {
+            show_decision(&mut out, decision)?;
         }
         if dropped > 0 {
             writeln!(out, "{dropped} events are missing: more happened at once than could be written")?;
@@ -71,10 +86,25 @@ impl History {
     }
 }
 
+/// `2026-03-01T12:00:00.000Z`, of which a person needs the middle.
+fn day_and_time(ms: i64) -> String {
+    rfc3339(ms).get(5..19).unwrap_or_default().replace('T', " ")
+}
+
+/// A line among the runs', which says what was decided on in the place of a run's id.
+fn show_decision(out: &mut impl Write, decision: &PastDecision) -> std::io::Result<()> {
+    let at = day_and_time(decision.at_ms);
+    let subject = match decision.what.as_str() {
+        "program" => format!("approval of {} {}", decision.name, decision.sha256.get(..12).unwrap_or_default()),
+        _ => format!("approval of {}", decision.name),
+    };
+    let (subject, principal) = (cell(&subject, 36), cell(&decision.principal, 11));
+    let (what, outcome) = (cell(&decision.what, 10), cell(&decision.outcome, 14));
+    writeln!(out, "{at:<14} {subject:<36} {principal:<11} {what:<10} {outcome:<14} {:>8}", "-")
+}
+
 fn show(out: &mut impl Write, run: &PastRun) -> std::io::Result<()> {
-    // `2026-03-01T12:00:00.000Z`, of which a person needs the middle.
-    let began = rfc3339(run.began_ms);
-    let began = began.get(5..19).unwrap_or_default().replace('T', " ");
+    let began = day_and_time(run.began_ms);
     let what = run.language.as_deref().unwrap_or("command");
     let ending = match run.exit_code.filter(|_| run.ending == "exited") {
         Some(code) => format!("exited {code}"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_egress::{Attempt, Decision, Ended};
-use belljar_gateway::audit::Line;
+use belljar_gateway::audit::{Decided, Line};
 use belljar_server::Watch;
 
 /// Counts, and passes on.
@@ -42,5 +42,9 @@ impl<A: belljar_gateway::audit::Audit + ?Sized> belljar_gateway::audit::Audit fo
             tracer.called(&line.run, &line.server, &line.tool, line.outcome, took);
         }
         self.next.called(line);
+    }
+
+    fn decided(&self, decided: &Decided) {
+        self.next.decided(decided);
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use belljar_egress::{Attempt, Audit as EgressAudit, Ended};
-use belljar_gateway::audit::{Audit as CallAudit, Line};
-use belljar_store::{AuditFile, AuditSettings, Call, History, HistorySettings, Records, StoreError};
+use belljar_gateway::audit::{Audit as CallAudit, Decided, Line};
+use belljar_store::{AuditFile, AuditSettings, Call, Decision, History, HistorySettings, Records, StoreError};
 
 use crate::complaint::Complaint;
 use crate::config::Config;
@@ -108,6 +108,23 @@ impl CallAudit for Calls {
                 decision: line.decision,
                 outcome: line.outcome,
                 milliseconds: line.milliseconds,
+            });
+        }
+    }
+
+    fn decided(&self, decided: &Decided) {
+        match &self.0.audit {
+            Some(audit) => audit.note("decision", decided),
+            None => belljar_gateway::audit::LogOnly.decided(decided),
+        }
+        if let Some(history) = &self.0.history {
+            history.decided(Decision {
+                principal: decided.owner.clone(),
+                run: decided.run.clone(),
+                what: decided.what,
+                name: decided.name.clone(),
+                sha256: decided.sha256.clone(),
+                outcome: decided.outcome,
             });
         }
     }

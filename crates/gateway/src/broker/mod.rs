@@ -32,7 +32,7 @@ pub(crate) use self::question::SearchQuestion;
 use self::question::{CallQuestion, Question};
 use self::value::Keeps;
 use crate::approval::{Subject, Verdict};
-use crate::audit::{self, Line};
+use crate::audit::{self, Decided, Line};
 use crate::catalogue::Tool;
 use crate::error::{CallError, ErrorKind};
 use crate::gateway::Inner;
@@ -298,9 +298,11 @@ impl RunDesk {
     /// What a person said to it, if that was no refusal.
     async fn approved(&self, subject: Subject, what: &str, rule: Option<&str>) -> Result<Verdict, CallError> {
         let verdict = match self.caller.occasion {
-            Some(occasion) => self.gateway.approvals.request(occasion, subject).await,
+            Some(occasion) => self.gateway.approvals.request(occasion, subject.clone()).await,
             None => None,
         };
+        let decided = Decided::new(&self.caller.owner, Some(&self.caller.run), &subject, verdict);
+        self.gateway.settings.audit.decided(&decided);
         match verdict {
             Some(Verdict::Deny) => {
                 let message = format!("a person refused {what}; do not try it again, and say so");

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use belljar_core::{Source, Stdin};
 use belljar_engine::{Phase, RunRequest};
 use belljar_gateway::approval::{Pending, Subject, Verdict};
+use belljar_gateway::audit::Decided;
 
 use super::elicit::Form;
 use super::flow::{Asking, Unanswered, WAITS};
@@ -69,18 +70,31 @@ impl Asking<'_> {
             Source::Cell { language, code, .. } | Source::Code { language, code } => (language.name(), code),
             Source::Command(line) => ("shell", line),
         };
-        let code = format!("{code}{besides}");
-        let texts = [("owner", call.who.as_str()), ("language", language), ("code", code.as_str())];
+        let shown = format!("{code}{besides}");
+        let texts = [("owner", call.who.as_str()), ("language", language), ("code", shown.as_str())];
         let texts = texts.map(|(name, text)| (name.to_owned(), text.into()));
         let program = digest("program", Some(&texts.into_iter().collect()));
+        let language = language.to_owned();
+        // By its text alone, which is what its runs are known by.
+        let subject = Subject::Code { language: language.clone(), code: code.clone() };
+        let tell = |verdict| self.code_mode.decided(&Decided::new(call.who.as_str(), None, &subject, verdict));
         let verdict = match came_back {
             Some(Answered::Code(verdict)) => verdict,
-            _ if self.desk.remembers(&program) => Verdict::Once,
+            // It was decided on, and written down, when it came first.
+            _ if self.desk.remembers(&program) => {
+                self.approved.store(true, Ordering::Release);
+                return Ok(());
+            }
+            _ if !self.can_ask() => {
+                tell(None);
+                return Err(Unanswered::Refused(CANNOT_ASK.into()));
+            }
             _ => {
-                let subject = Subject::Code { language: language.to_owned(), code };
+                let subject = Subject::Code { language, code: shown };
                 self.ask_about_code(call, Pending { id: 0, subject }, phase).await?
             }
         };
+        tell(Some(verdict));
         match verdict {
             Verdict::Deny => return Err(Unanswered::Refused(DENIED.into())),
             Verdict::Same => self.desk.remember(program),

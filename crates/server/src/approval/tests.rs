@@ -29,6 +29,15 @@ fn comes_back(tool: &str, arguments: &Value, state: &Value, answer: Value) -> Va
     json!({"name": tool, "arguments": arguments, "requestState": state, "inputResponses": {"approval": answer}})
 }
 
+/// What was written down of people's words.
+fn decided(client: &Client) -> Vec<(String, &'static str)> {
+    client.mode.decided.lock().unwrap().iter().map(|decided| (decided.name.clone(), decided.outcome)).collect()
+}
+
+fn named((name, outcome): (&str, &'static str)) -> (String, &'static str) {
+    (name.to_owned(), outcome)
+}
+
 /// The handle of a question, which the answer must be.
 fn state(answer: &Value) -> Value {
     assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
@@ -236,6 +245,15 @@ async fn a_program_is_approved_before_it_runs() {
     client.request(4, "tools/call", other).await;
     client.answer_form(json!({"action": "cancel"})).await;
     assert!(said(&client.next().await).contains("did not approve"));
+    assert_eq!(
+        decided(&client),
+        [("python", "denied"), ("python", "approved-same"), ("javascript", "denied")].map(named),
+        "each once, and not what was approved before"
+    );
+    let first = client.mode.decided.lock().unwrap()[0].clone();
+    // `printf 'print ran' | sha256sum`: the text alone, as its run has it.
+    assert_eq!(first.sha256, "7d8312e61a7b17d6f96343cbb145829703b1c374fbe2fd8ec96fec571544ed76");
+    assert_eq!((first.what, first.run), ("program", None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,6 +270,7 @@ async fn nothing_runs_before_the_request_comes_again() {
     let handle = state(&client.call(4, "run_code", arguments.clone()).await);
     let denied = client.ask(5, "tools/call", comes_back("run_code", &arguments, &handle, says("deny"))).await;
     assert!(said(&denied).contains("did not approve"), "{denied}");
+    assert_eq!(decided(&client), [("python", "approved"), ("python", "denied")].map(named));
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,6 +284,7 @@ async fn programs_are_refused_where_nobody_can_be_asked() {
         let refused = client.call(2, "run_code", arguments).await;
         assert!(said(&refused).contains("--approve never"), "{refused}");
         assert_eq!(client.fake.opened(), 0);
+        assert_eq!(decided(&client), [("python", "nobody")].map(named));
     }
 }
 

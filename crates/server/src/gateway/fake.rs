@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use belljar_core::Soon;
 use belljar_engine::{Engine, Settings};
 use belljar_gateway::approval::{Approvals, Pending, Subject, Verdict};
+use belljar_gateway::audit::Decided;
 use belljar_gateway::error::{CallError, ErrorKind};
 use belljar_testkit::fake::{Fake, Manners};
 use rmcp::model::{CallToolResult, ContentBlock, Tool};
@@ -29,6 +30,7 @@ pub(crate) struct FakeMode {
     pub(crate) approves_code: bool,
     pub(crate) changes: watch::Sender<u64>,
     pub(crate) searched: Mutex<Vec<Search>>,
+    pub(crate) decided: Mutex<Vec<Decided>>,
     pub(crate) accounts: Mutex<Vec<(String, u64, u64)>>,
 }
 
@@ -104,6 +106,10 @@ impl CodeMode for FakeMode {
 
     fn approves_code(&self) -> bool {
         self.approves_code
+    }
+
+    fn decided(&self, decided: &Decided) {
+        self.decided.lock().unwrap().push(decided.clone());
     }
 
     fn hide(&self, _: &str, text: &mut String) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use belljar_core::{Caller, Soon};
 use belljar_gateway::approval::Approvals;
+use belljar_gateway::audit::Decided;
 use belljar_gateway::catalogue::Tool as Listed;
 use belljar_gateway::error::CallError;
 use belljar_gateway::{Gateway, direct_name, stubs};
@@ -68,6 +69,10 @@ impl CodeMode for Gateway {
 
     fn approves_code(&self) -> bool {
         Gateway::approves_code(self)
+    }
+
+    fn decided(&self, decided: &Decided) {
+        Gateway::decided(self, decided);
     }
 
     fn hide(&self, who: &str, text: &mut String) {

@@ -110,6 +110,16 @@ fn what_was_taken_is_read_again_when_it_has_ended() {
         milliseconds: 4,
     };
     history.called(call);
+    for outcome in ["denied", "approved"] {
+        history.decided(Decision {
+            principal: "ann".into(),
+            run: None,
+            what: "program",
+            name: "python".into(),
+            sha256: "0".repeat(64),
+            outcome,
+        });
+    }
     history.push(now, ended("run_1"));
     history.push(now + 1, began("run_2"));
     history.end();
@@ -126,6 +136,13 @@ fn what_was_taken_is_read_again_when_it_has_ended() {
         (run.calls.as_slice(), run.refused.as_slice()),
         (&["github.list approved ok".to_owned()][..], &["evil.test:443".to_owned()][..])
     );
+    let decisions = reader.decisions(&all()).unwrap();
+    assert_eq!(
+        decisions.iter().map(|decision| (decision.what.as_str(), decision.outcome.as_str())).collect::<Vec<_>>(),
+        [("program", "approved"), ("program", "denied")]
+    );
+    assert_eq!(decisions[0].sha256, run.code_sha256, "a program is known by what its runs have");
+    assert!(reader.decisions(&Wanted { principal: Some("bob".into()), ..all() }).unwrap().is_empty());
     let sandboxes = reader.sandboxes(&all()).unwrap();
     assert_eq!((sandboxes[0].state, sandboxes[0].runs), ("open", 2));
     assert_eq!(reader.runs(&Wanted { since_ms: Some(now), ..all() }).unwrap().len(), 1);
@@ -139,7 +156,7 @@ fn what_was_taken_is_read_again_when_it_has_ended() {
 
 #[test]
 fn an_older_file_becomes_a_newer_one_and_keeps_what_it_has() {
-    for from in [0, 1] {
+    for from in 0..schema::MIGRATIONS.len() {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings(folder.path());
         std::fs::create_dir(folder.path().join("deep")).unwrap();
@@ -148,7 +165,7 @@ fn an_older_file_becomes_a_newer_one_and_keeps_what_it_has() {
             old.execute_batch(step).unwrap();
             old.pragma_update(None, "user_version", at as i64 + 1).unwrap();
         }
-        if from == 1 {
+        if from > 0 {
             write_opened(
                 &old,
                 1,
@@ -165,7 +182,7 @@ fn an_older_file_becomes_a_newer_one_and_keeps_what_it_has() {
         writer.write(&batch([(10, opened("sb_new")), (11, ended("run_1"))]), 12).unwrap();
         let reader = reader(&settings);
         let ids: Vec<_> = reader.sandboxes(&all()).unwrap().into_iter().map(|sandbox| sandbox.id).collect();
-        assert_eq!(ids, if from == 1 { vec!["sb_new", "sb_old"] } else { vec!["sb_new"] });
+        assert_eq!(ids, if from > 0 { vec!["sb_new", "sb_old"] } else { vec!["sb_new"] });
         assert_eq!(reader.runs(&all()).unwrap()[0].refused, ["evil.test:443"], "from {from}");
     }
 }
@@ -243,8 +260,21 @@ fn what_is_too_old_or_too_much_goes() {
     let mut writer = writer(&settings);
     let now = now_ms();
     let old = now - 31 * 24 * 60 * 60 * 1000;
-    let entries =
-        [(old, opened("sb_old")), (old, opened("sb_standing")), (old, closed("sb_old")), (old, ended("run_old"))];
+    let decision = Decision {
+        principal: "ann".into(),
+        run: Some("run_old".into()),
+        what: "call",
+        name: "github.list".into(),
+        sha256: String::new(),
+        outcome: "denied",
+    };
+    let entries = [
+        (old, opened("sb_old")),
+        (old, opened("sb_standing")),
+        (old, closed("sb_old")),
+        (old, Entry::Decided(decision)),
+        (old, ended("run_old")),
+    ];
     writer.write(&batch(entries.into_iter().chain([(now, ended("run_new"))])), now).unwrap();
     retention::tidy(&writer.database, &settings, now).unwrap();
     let ids = |settings: &HistorySettings| {
@@ -253,6 +283,7 @@ fn what_is_too_old_or_too_much_goes() {
         runs.chain(reader.sandboxes(&all()).unwrap().into_iter().map(|sandbox| sandbox.id)).collect::<Vec<_>>()
     };
     assert_eq!(ids(&settings), ["run_new", "sb_standing"], "what stands is kept, however old it is");
+    assert!(reader(&settings).decisions(&all()).unwrap().is_empty());
 
     for number in 0..2000 {
         let code = Some("x".repeat(500));
