@@ -61,6 +61,10 @@ pub trait Sandbox: Debug + Send + Sync {
     fn refused(&self) -> Vec<String> {
         Vec::new()
     }
+    /// The hosts that its programs reached since this was last asked, each once, and at most a bounded number by name.
+    fn reached(&self) -> Vec<Reached> {
+        Vec::new()
+    }
     /// Bytes that went through its doors since it was opened, both ways.
     fn moved_bytes(&self) -> u64 {
         0
@@ -73,6 +77,22 @@ pub trait Sandbox: Debug + Send + Sync {
     fn is_alive(&self) -> bool;
     /// Ends everything in it and waits until nothing of it is left.
     fn close(self: Box<Self>) -> Later<'static, ()>;
+}
+
+/// What went from a place to one host, and back.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Reached {
+    /// As `host:port`.
+    pub host: String,
+    pub connections: u64,
+    pub bytes_out: u64,
+    pub bytes_in: u64,
+}
+
+impl Reached {
+    pub fn is_nothing(&self) -> bool {
+        (self.connections, self.bytes_out, self.bytes_in) == (0, 0, 0)
+    }
 }
 
 /// What a program in a place asks of those outside.

@@ -19,7 +19,7 @@ mod report;
 pub mod wire;
 
 pub use backend::{
-    Asked, Backend, Capabilities, Ground, Later, Probe, Running, Sandbox, Spec, StdinWriter, Wall, WallState,
+    Asked, Backend, Capabilities, Ground, Later, Probe, Reached, Running, Sandbox, Spec, StdinWriter, Wall, WallState,
 };
 pub use calls::{Caller, Calls, Desk, HostCalls, Made, Soon, Spool};
 pub use doors::{Doors, Knock, LOCAL_STAND_INS, Relay, STAND_INS};

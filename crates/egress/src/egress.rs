@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Doors, Grant, Knock, PROXY_PORT, Relay};
+use belljar_core::{Doors, Grant, Knock, PROXY_PORT, Reached, Relay};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
@@ -176,6 +176,11 @@ impl Served {
     /// each once.
     pub fn refused(&self) -> Vec<String> {
         self.serving.take_refused()
+    }
+
+    /// The hosts that were reached since this was last asked.
+    pub fn reached(&self) -> Vec<Reached> {
+        self.serving.hosts.take()
     }
 
     /// Bytes that left the host and came back, so far.

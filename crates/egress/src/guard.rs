@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use belljar_core::wire::Part;
 use belljar_core::{
     Asked, Backend, BackendError, Capabilities, Content, Doors, Isolation, Later, Layer, Listing, Network, Probe,
-    Program, Range, Running, Sandbox, Spec,
+    Program, Range, Reached, Running, Sandbox, Spec,
 };
 
 use crate::{Egress, Served};
@@ -111,6 +111,10 @@ impl Sandbox for GuardedSandbox {
 
     fn refused(&self) -> Vec<String> {
         self.served.refused()
+    }
+
+    fn reached(&self) -> Vec<Reached> {
+        self.served.reached()
     }
 
     fn moved_bytes(&self) -> u64 {

@@ -12,6 +12,7 @@ mod doors;
 mod egress;
 mod error;
 mod guard;
+mod hosts;
 mod http;
 mod io;
 mod names;

@@ -10,6 +10,7 @@ use belljar_core::Host;
 
 use crate::audit::{Attempt, Decision, Ended, Via};
 use crate::egress::Egress;
+use crate::hosts::{Hosts, Tally};
 use crate::names::StandIns;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
@@ -28,6 +29,7 @@ pub(crate) struct Serving {
     pub(crate) stand_ins: Arc<StandIns>,
     label: String,
     refused: Mutex<Vec<String>>,
+    pub(crate) hosts: Hosts,
     bytes: AtomicU64,
     pace: Mutex<(f64, Instant)>,
 }
@@ -35,7 +37,8 @@ pub(crate) struct Serving {
 impl Serving {
     pub(crate) fn new(egress: Arc<Egress>, policy: Policy, stand_ins: Arc<StandIns>, label: String) -> Serving {
         let pace = Mutex::new((ATTEMPTS_AT_ONCE, Instant::now()));
-        Serving { egress, policy, stand_ins, label, refused: Mutex::default(), bytes: AtomicU64::new(0), pace }
+        let (refused, hosts, bytes) = (Mutex::default(), Hosts::default(), AtomicU64::new(0));
+        Serving { egress, policy, stand_ins, label, refused, hosts, bytes, pace }
     }
 
     /// The refused hosts since this was last asked.
@@ -126,6 +129,7 @@ pub(crate) struct Meter {
     host: Host,
     port: u16,
     begun: Instant,
+    tally: Arc<Tally>,
     bytes_out: AtomicU64,
     bytes_in: AtomicU64,
 }
@@ -133,17 +137,20 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(serving: &Arc<Serving>, via: Via, host: &Host, port: u16) -> Meter {
         let (serving, host, begun) = (serving.clone(), host.clone(), Instant::now());
-        Meter { serving, via, host, port, begun, bytes_out: AtomicU64::new(0), bytes_in: AtomicU64::new(0) }
+        let tally = serving.hosts.connected(format!("{host}:{port}"));
+        Meter { serving, via, host, port, begun, tally, bytes_out: AtomicU64::new(0), bytes_in: AtomicU64::new(0) }
     }
 
     /// An error when the sandbox has had its share.
     pub(crate) fn sent(&self, count: usize) -> io::Result<()> {
         self.bytes_out.fetch_add(count as u64, Ordering::Relaxed);
+        self.tally.sent(count as u64);
         self.serving.spend(count as u64)
     }
 
     pub(crate) fn received(&self, count: usize) -> io::Result<()> {
         self.bytes_in.fetch_add(count as u64, Ordering::Relaxed);
+        self.tally.received(count as u64);
         self.serving.spend(count as u64)
     }
 }

@@ -153,8 +153,8 @@ impl Carried {
             Reach::Silent => (State::Lost, Some(Lost::Sandbox)),
         };
         let left = if lost.is_none() { left_files(sandbox, &outcome.changes).await } else { Vec::new() };
-        let refused = sandbox.refused();
-        Ok(Run { left, lost, installed, refused, calls, ..told(&flight, outcome, state, isolation, limits) })
+        let (refused, reached) = (sandbox.refused(), sandbox.reached());
+        Ok(Run { left, lost, installed, refused, reached, calls, ..told(&flight, outcome, state, isolation, limits) })
     }
 
     async fn in_created(self, used: InUse) -> Result<Run, EngineError> {
@@ -235,9 +235,16 @@ impl Carried {
         };
         let expires_in = stands.then(|| used.expires_in());
         let isolation = used.named.isolation.clone();
-        let refused = used.sandbox().refused();
-        let run =
-            Run { lost, expires_in, installed, refused, calls, ..told(&flight, outcome, state, isolation, limits) };
+        let (refused, reached) = (used.sandbox().refused(), used.sandbox().reached());
+        let run = Run {
+            lost,
+            expires_in,
+            installed,
+            refused,
+            reached,
+            calls,
+            ..told(&flight, outcome, state, isolation, limits)
+        };
         // Before the seat is free: nobody gets one in a sandbox that is in doubt.
         drop(used);
         Ok(run)
@@ -401,6 +408,7 @@ fn told(flight: &Flight, outcome: Outcome, state: State, isolation: Isolation, l
         sandbox: flight.sandbox.clone(),
         installed: None,
         refused: Vec::new(),
+        reached: Vec::new(),
         calls: Calls::default(),
     }
 }

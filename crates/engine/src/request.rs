@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Calls, Changes, Isolation, Language, Limits, Program, Report, Stream};
+use belljar_core::{Calls, Changes, Isolation, Language, Limits, Program, Reached, Report, Stream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -162,6 +162,8 @@ pub struct Run {
     pub installed: Option<Installation>,
     /// Hosts that its sandbox asked for meanwhile and was not given, as `host:port`.
     pub refused: Vec<String>,
+    /// Hosts that its sandbox reached meanwhile.
+    pub reached: Vec<Reached>,
     /// What it called of other servers' tools.
     pub calls: Calls,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use belljar_core::wire::Part;
 use belljar_core::{
     Asked, Backend, BackendError, Capabilities, Content, Isolation, Later, Layer, Listing, Probe, Program, Range,
-    Running, Sandbox, Spec,
+    Reached, Running, Sandbox, Spec,
 };
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
@@ -125,6 +125,10 @@ impl Sandbox for AttendedSandbox {
 
     fn refused(&self) -> Vec<String> {
         self.sandbox().map(Sandbox::refused).unwrap_or_default()
+    }
+
+    fn reached(&self) -> Vec<Reached> {
+        self.sandbox().map(Sandbox::reached).unwrap_or_default()
     }
 
     fn moved_bytes(&self) -> u64 {

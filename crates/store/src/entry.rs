@@ -1,6 +1,6 @@
 //! What is written down of each event: owned, bounded, and without anything that could be a secret.
 
-use belljar_core::{Isolation, Program, Source};
+use belljar_core::{Isolation, Program, Reached, Source};
 use belljar_engine::{EngineError, Principal, Run, RunId, SandboxId};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -85,6 +85,8 @@ pub(crate) struct Ended {
     pub(crate) stderr_bytes: u64,
     /// Hosts that it was refused.
     pub(crate) refused: Vec<String>,
+    /// Hosts that it reached.
+    pub(crate) reached: Vec<Reached>,
     /// Other servers' tools that it called, as `server.tool`.
     pub(crate) calls: Vec<String>,
     /// What went wrong on our side.
@@ -162,6 +164,7 @@ pub(crate) fn ended(task: Task, outcome: Result<&Run, &EngineError>, network_byt
         stdout_bytes: 0,
         stderr_bytes: 0,
         refused: Vec::new(),
+        reached: Vec::new(),
         calls: Vec::new(),
         error: None,
     };
@@ -181,6 +184,7 @@ pub(crate) fn ended(task: Task, outcome: Result<&Run, &EngineError>, network_byt
         stdout_bytes: report.stdout.len() as u64,
         stderr_bytes: report.stderr.len() as u64,
         refused: run.refused.iter().take(NAMES_MAX).cloned().collect(),
+        reached: run.reached.iter().take(NAMES_MAX).cloned().collect(),
         calls: run.calls.made.iter().take(NAMES_MAX).map(|made| made.tool.clone()).collect(),
         ..blank
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use belljar_core::Reached;
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::StoreError;
@@ -275,6 +276,14 @@ fn write_ended(database: &Connection, server: i64, at_ms: i64, ended: &Ended) ->
     let mut insert = database.prepare_cached(refused)?;
     for host in &ended.refused {
         insert.execute(params![ended.task.run, at_ms, host])?;
+    }
+    let mut insert = database.prepare_cached(
+        "INSERT INTO egress (run, at_ms, host, decision, connections, bytes_out, bytes_in)
+         VALUES (?1, ?2, ?3, 'allowed', ?4, ?5, ?6)",
+    )?;
+    for Reached { host, connections, bytes_out, bytes_in } in &ended.reached {
+        let [connections, bytes_out, bytes_in] = [connections, bytes_out, bytes_in].map(|count| number(*count));
+        insert.execute(params![ended.task.run, at_ms, host, connections, bytes_out, bytes_in])?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use belljar_core::Reached;
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 
@@ -52,6 +53,8 @@ pub struct PastRun {
     pub calls: Vec<String>,
     /// Hosts that it was refused.
     pub refused: Vec<String>,
+    /// Hosts that it reached, and what went there and back.
+    pub reached: Vec<Reached>,
 }
 
 /// What a person said, or that nobody could be asked.
@@ -147,16 +150,29 @@ impl Reader {
                 error: row.get(17)?,
                 calls: Vec::new(),
                 refused: Vec::new(),
+                reached: Vec::new(),
             })
         })?;
         let mut runs = rows.collect::<rusqlite::Result<Vec<_>>>()?;
         let mut calls = self.database.prepare(
             "SELECT server || '.' || tool || ' ' || decision || ' ' || outcome FROM calls WHERE run = ?1 ORDER BY at_ms",
         )?;
-        let mut refused = self.database.prepare("SELECT host FROM egress WHERE run = ?1 ORDER BY at_ms")?;
+        let mut refused = self
+            .database
+            .prepare("SELECT host FROM egress WHERE run = ?1 AND decision = 'refused' ORDER BY at_ms, rowid")?;
+        let mut reached = self.database.prepare(
+            "SELECT host, connections, bytes_out, bytes_in FROM egress
+             WHERE run = ?1 AND decision = 'allowed' ORDER BY at_ms, rowid",
+        )?;
         for run in &mut runs {
             run.calls = calls.query_map([&run.id], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
             run.refused = refused.query_map([&run.id], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+            let rows = reached.query_map([&run.id], |row| {
+                let count = |at| row.get(at).map(i64::unsigned_abs);
+                let (connections, bytes_out, bytes_in) = (count(1)?, count(2)?, count(3)?);
+                Ok(Reached { host: row.get(0)?, connections, bytes_out, bytes_in })
+            })?;
+            run.reached = rows.collect::<rusqlite::Result<_>>()?;
         }
         Ok(runs)
     }

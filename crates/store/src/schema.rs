@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::StoreError;
 
 /// Each brings a file from the version of its place to the next. What was released is never changed.
-pub(crate) const MIGRATIONS: [&str; 3] = [
+pub(crate) const MIGRATIONS: [&str; 4] = [
     "CREATE TABLE servers (
         id INTEGER PRIMARY KEY,
         boot TEXT NOT NULL,
@@ -86,6 +86,9 @@ pub(crate) const MIGRATIONS: [&str; 3] = [
         outcome TEXT NOT NULL
     );
     CREATE INDEX decisions_by_time ON decisions (at_ms);",
+    "ALTER TABLE egress ADD COLUMN connections INTEGER;
+    ALTER TABLE egress ADD COLUMN bytes_out INTEGER;
+    ALTER TABLE egress ADD COLUMN bytes_in INTEGER;",
 ];
 
 /// How long one server waits for another that writes.

@@ -20,6 +20,9 @@ async fn a_granted_host_is_reached_by_each_way() {
     socks.extend_from_slice(b"GET / HTTP/1.0\r\nHost: allowed.test\r\n\r\n");
     let answer = proxy.say(&socks).await;
     assert!(answer.starts_with("\x05\0\x05\0\0\x01\0\0\0\0\0\0HTTP/1.1 200") && answer.ends_with("ALLOWED-ZONE\n"));
+    let reached = proxy.served.reached();
+    assert_eq!((reached.len(), &reached[0].host, reached[0].connections), (1, &format!("allowed.test:{port}"), 3));
+    assert!(reached[0].bytes_in > 3 * 13 && reached[0].bytes_out > 3 * 20, "{reached:?}");
     let attempts = world.audit.attempts.lock().unwrap();
     let ways: Vec<_> = attempts.iter().map(|one| (one.via, one.address, one.method.clone())).collect();
     let get = Some("GET".to_owned());

@@ -69,9 +69,14 @@ fn ended(run: &str) -> Entry {
         stdout_bytes: 5,
         stderr_bytes: 6,
         refused: vec!["evil.test:443".into()],
+        reached: vec![reached()],
         calls: vec!["github.list".into()],
         error: None,
     }))
+}
+
+fn reached() -> Reached {
+    Reached { host: "pypi.org:443".into(), connections: 2, bytes_out: 70, bytes_in: 4000 }
 }
 
 fn writer(settings: &HistorySettings) -> Writer {
@@ -136,6 +141,7 @@ fn what_was_taken_is_read_again_when_it_has_ended() {
         (run.calls.as_slice(), run.refused.as_slice()),
         (&["github.list approved ok".to_owned()][..], &["evil.test:443".to_owned()][..])
     );
+    assert_eq!(run.reached, [reached()]);
     let decisions = reader.decisions(&all()).unwrap();
     assert_eq!(
         decisions.iter().map(|decision| (decision.what.as_str(), decision.outcome.as_str())).collect::<Vec<_>>(),
