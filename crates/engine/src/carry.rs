@@ -24,7 +24,9 @@ use crate::run::{self, At, NotStarted, Orders, Outcome, Reach};
 use crate::sandboxes::InUse;
 use crate::shared::{Entered, Shared};
 use crate::traffic::{Toll, Traffic};
-use crate::{EngineError, Event, Failure, Installation, LeftFile, Lost, Run, Wish, limits, questions};
+use crate::{
+    EngineError, Event, Failure, Installation, LeftFile, Lost, Refusal, Run, SandboxId, Wish, limits, questions,
+};
 
 /// What is kept of the files that a throw-away sandbox leaves.
 const LEFT_FILES_MAX: usize = 20;
@@ -262,9 +264,27 @@ fn tell_beginning(shared: &Shared, flight: &Flight) {
     });
 }
 
-/// Of one that never began, that it was refused, unless its caller gave up first.
+/// One that never began was refused, whatever kept it from beginning.
 fn tell_end(shared: &Shared, flight: &Flight, outcome: Result<&Run, &EngineError>) {
-    if flight.has_begun() {
+    if !flight.has_begun() {
+        let why = match outcome {
+            Ok(run) => Refusal {
+                kind: run.report.ending.name(),
+                words: run.rich.error.as_ref().map(|error| error.value.clone()).unwrap_or_default(),
+            },
+            Err(_) if flight.cancel.is_cancelled() && !shared.stop.is_cancelled() => {
+                Refusal { kind: "cancelled", words: "its caller gave it up".to_owned() }
+            }
+            Err(error) => Refusal::from(error),
+        };
+        shared.tell(&Event::RunRefused {
+            owner: &flight.owner,
+            run: &flight.id,
+            sandbox: flight.sandbox.as_ref().map(SandboxId::as_str),
+            source: &flight.request.program.source,
+            why: &why,
+        });
+    } else {
         shared.tell(&Event::RunEnded {
             owner: &flight.owner,
             run: &flight.id,
@@ -273,10 +293,6 @@ fn tell_end(shared: &Shared, flight: &Flight, outcome: Result<&Run, &EngineError
             outcome,
             network_bytes: flight.network_bytes(),
         });
-    } else if let Err(why) = outcome
-        && !flight.cancel.is_cancelled()
-    {
-        shared.tell(&Event::Refused { owner: &flight.owner, why });
     }
 }
 

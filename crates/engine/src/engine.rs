@@ -28,13 +28,13 @@ use crate::outputs::Outputs;
 use crate::provision::{NotProvided, Shelf};
 use crate::quota::Books;
 use crate::sandboxes::{self, Arrival, InUse, Sandboxes};
-use crate::shared::Shared;
+use crate::shared::{Entered, Shared};
 use crate::teardown::{Tasks, Teardowns};
 use crate::tenure::Tenure;
 use crate::{
     Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, Event, JobAction, JobView, Observer,
-    Outside, Phase, PoolInfo, Principal, Quota, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings, Stays,
-    StdinThen, Wants, Wish,
+    Outside, Phase, PoolInfo, Principal, Quota, Refusal, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings,
+    Stays, StdinThen, Wants, Wish,
 };
 use crate::{Overview, Printed, check, jobs, limits, network, overview, questions, templates, traffic};
 
@@ -183,7 +183,8 @@ impl Engine {
                 let flight = self.begin(who, request, None, Some(away), attendance.phase, attendance.occasion)?;
                 if let Err(refused) = shared.jobs.add(&flight) {
                     flight.cancel.cancel();
-                    return Err(shared.refuse(who, refused));
+                    self.refuse(who, &flight.request, &refused);
+                    return Err(refused);
                 }
                 return Ok(Answer::Job(jobs::view(&flight, Some(0))?));
             }
@@ -191,7 +192,7 @@ impl Engine {
         };
         if let Some(sandbox) = &request.sandbox {
             // One that is gone has no answers either.
-            drop(shared.sandboxes.take(who, sandbox)?);
+            drop(shared.sandboxes.take(who, sandbox).inspect_err(|error| self.refuse(who, &request, error))?);
         }
         let flight = match shared.jobs.adopt_soon(who, &request).await {
             Some(flight) => flight,
@@ -290,40 +291,9 @@ impl Engine {
         phase: Phase,
         occasion: Option<u64>,
     ) -> Result<Arc<Flight>, EngineError> {
-        let begun = self.try_begin(who, request, console, away, phase, occasion);
-        begun.map_err(|error| self.shared().refuse(who, error))
-    }
-
-    fn try_begin(
-        &self,
-        who: &Principal,
-        request: RunRequest,
-        console: Option<Console>,
-        away: Option<Away>,
-        phase: Phase,
-        occasion: Option<u64>,
-    ) -> Result<Arc<Flight>, EngineError> {
         let shared = self.shared();
-        let entered = shared.enter()?;
-        shared.can_record()?;
-        check::program(&request.program, shared.settings.wall_max)?;
-        check::packages(&request.wants.packages)?;
-        if !request.wants.packages.is_empty() && shared.provisions.is_none() {
-            return Err(EngineError::NoPackages);
-        }
-        if request.sandbox.is_some() && !request.wants.network.is_empty() {
-            return Err(EngineError::NetworkIsSet);
-        }
-        let granted = network::grant(&request.wants.network, &shared.settings.network)?;
-        let mut used = request.sandbox.as_deref().map(|sandbox| shared.sandboxes.take(who, sandbox)).transpose()?;
-        if used.as_ref().is_none_or(|used| used.named.shelf.ground().is_own()) {
-            check::language(&request.program.source, &shared.languages, &shared.missing)?;
-        }
-        shared.books.may_run(who)?;
-        shared.admission.check(who, shared.books.quota(who).runs)?;
-        if used.as_ref().map_or(granted.network != Network::None, |used| used.named.has_network) {
-            shared.books.may_move(who)?;
-        }
+        let (entered, mut used) =
+            self.may_begin(who, &request).inspect_err(|error| self.refuse(who, &request, error))?;
         if let (Some(used), Some(Away::LetsSandboxExpire)) = (&mut used, away) {
             used.rest();
         }
@@ -350,8 +320,47 @@ impl Engine {
         Ok(flight)
     }
 
+    /// Tells those who watch of a program that was not run, for a reason that whoever asks the engine has.
+    pub fn was_refused(&self, who: &Principal, source: &Source, why: &Refusal) {
+        self.shared().tell_refused(who, source, None, why);
+    }
+
+    fn refuse(&self, who: &Principal, request: &RunRequest, error: &EngineError) {
+        let (source, sandbox) = (&request.program.source, request.sandbox.as_deref());
+        self.shared().tell_refused(who, source, sandbox, &Refusal::from(error));
+    }
+
+    /// Whether a run may be asked for, and in which sandbox that stands.
+    fn may_begin(&self, who: &Principal, request: &RunRequest) -> Result<(Entered, Option<InUse>), EngineError> {
+        let shared = self.shared();
+        let entered = shared.enter()?;
+        shared.can_record()?;
+        check::program(&request.program, shared.settings.wall_max)?;
+        check::packages(&request.wants.packages)?;
+        if !request.wants.packages.is_empty() && shared.provisions.is_none() {
+            return Err(EngineError::NoPackages);
+        }
+        if request.sandbox.is_some() && !request.wants.network.is_empty() {
+            return Err(EngineError::NetworkIsSet);
+        }
+        let granted = network::grant(&request.wants.network, &shared.settings.network)?;
+        let used = request.sandbox.as_deref().map(|sandbox| shared.sandboxes.take(who, sandbox)).transpose()?;
+        if used.as_ref().is_none_or(|used| used.named.shelf.ground().is_own()) {
+            check::language(&request.program.source, &shared.languages, &shared.missing)?;
+        }
+        shared.books.may_run(who)?;
+        shared.admission.check(who, shared.books.quota(who).runs)?;
+        if used.as_ref().map_or(granted.network != Network::None, |used| used.named.has_network) {
+            shared.books.may_move(who)?;
+        }
+        Ok((entered, used))
+    }
+
     pub async fn create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
-        self.try_create(who, request).await.map_err(|error| self.shared().refuse(who, error))
+        let created = self.try_create(who, request).await;
+        created.inspect_err(|error| {
+            self.shared().tell(&Event::SandboxRefused { owner: who, why: &Refusal::from(error) });
+        })
     }
 
     async fn try_create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {

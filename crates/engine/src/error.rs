@@ -110,6 +110,47 @@ pub enum EngineError {
     Backend(#[source] BackendError),
 }
 
+impl EngineError {
+    /// One word for records: what kind of refusal it is.
+    pub fn name(&self) -> &'static str {
+        match self {
+            EngineError::UnknownSandbox | EngineError::SandboxGone { .. } => "no-sandbox",
+            EngineError::UnknownJob => "no-job",
+            EngineError::TooManyJobs { .. } => "too-many-jobs",
+            EngineError::KernelBusy { .. } => "kernel-busy",
+            EngineError::UnknownTemplate { .. } => "no-template",
+            EngineError::Lost => "lost",
+            EngineError::NotAnswering => "not-answering",
+            EngineError::TooManySandboxes { .. } => "too-many-sandboxes",
+            EngineError::OverQuota(_) => "quota",
+            EngineError::Busy => "busy",
+            EngineError::NotRecorded => "not-recorded",
+            EngineError::ShuttingDown => "shutdown",
+            EngineError::LanguageMissing { .. } => "no-language",
+            EngineError::HostNotAllowed { .. } => "network",
+            EngineError::NoPackages | EngineError::NoPackagesFor { .. } => "no-packages",
+            EngineError::NotInstalled { .. } => "not-installed",
+            EngineError::Backend(BackendError::Unavailable { .. }) => "unavailable",
+            EngineError::Backend(_) => "backend",
+            EngineError::StdinNotTaken
+            | EngineError::NoLiveStdin
+            | EngineError::EmptyCode
+            | EngineError::CodeTooLong { .. }
+            | EngineError::BadCode
+            | EngineError::StdinTooLong { .. }
+            | EngineError::BadTimeout { .. }
+            | EngineError::LimitTooHigh { .. }
+            | EngineError::LimitTooLow { .. }
+            | EngineError::BadHost(_)
+            | EngineError::TooManyHosts { .. }
+            | EngineError::NetworkIsSet
+            | EngineError::BadPackages { .. }
+            | EngineError::BadEnv { .. }
+            | EngineError::BadCwd { .. } => "invalid",
+        }
+    }
+}
+
 /// Why a sandbox that was there no longer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Gone {

@@ -84,7 +84,8 @@ impl SandboxId {
 }
 
 impl RunId {
-    pub(crate) fn random() -> Result<RunId, EngineError> {
+    /// One that nobody can guess, and that no run has.
+    pub fn random() -> Result<RunId, EngineError> {
         Ok(RunId(unguessable("run_")?))
     }
 

@@ -57,7 +57,7 @@ pub use id::{Principal, RunId, SandboxId};
 pub use log::Piece;
 pub use network::NetworkSettings;
 pub use news::{FileChanges, News, SandboxEvent, workspace_path};
-pub use observer::{Closed, Event, Observer};
+pub use observer::{Closed, Event, Observer, Refusal};
 pub use overview::{Overview, Printed, RunInfo};
 pub use phase::{Listener, Phase};
 pub use provision::{Outside, Provisions};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{Isolation, Limits, Program};
+use belljar_core::{Isolation, Limits, Program, Source};
 
 use crate::{EngineError, Gone, Principal, Run, RunId, SandboxId};
 
@@ -50,12 +50,21 @@ pub enum Event<'a> {
         owner: &'a Principal,
         run: &'a RunId,
     },
-    /// A program or a sandbox that somebody wanted, and that did not begin: they were told why. Nothing of who gave up first.
-    Refused {
+    /// Somebody wanted a sandbox, and was told why there is none.
+    SandboxRefused {
         owner: &'a Principal,
-        why: &'a EngineError,
+        why: &'a Refusal,
     },
-    /// It has its turn and its place, and is about to be started. What was refused before that is nobody's run.
+    /// Somebody wanted a program run, and it never began. Told in the place of all the others but [`Event::RunAsked`].
+    RunRefused {
+        owner: &'a Principal,
+        run: &'a RunId,
+        /// As the caller wrote it, whether there is one or not.
+        sandbox: Option<&'a str>,
+        source: &'a Source,
+        why: &'a Refusal,
+    },
+    /// It has its turn and its place, and is about to be started.
     RunBegan {
         owner: &'a Principal,
         run: &'a RunId,
@@ -75,6 +84,26 @@ pub enum Event<'a> {
         /// Bytes that went through the sandbox's network meanwhile, both ways.
         network_bytes: u64,
     },
+}
+
+/// Why a program was not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// A word of ours.
+    pub kind: &'static str,
+    /// What its caller was told.
+    pub words: String,
+}
+
+impl From<&EngineError> for Refusal {
+    fn from(error: &EngineError) -> Refusal {
+        let words = match error {
+            // It quotes what was written, which may be an address with a password in it.
+            EngineError::BadHost(_) => "network names something that is no host".to_owned(),
+            error => error.to_string(),
+        };
+        Refusal { kind: error.name(), words }
+    }
 }
 
 /// Why a sandbox is no more.

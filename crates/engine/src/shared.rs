@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{HostCalls, Language, Later, Layer};
+use belljar_core::{HostCalls, Language, Later, Layer, Source};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,7 +18,7 @@ use crate::outputs::Outputs;
 use crate::quota::Books;
 use crate::sandboxes::{InUse, Sandboxes};
 use crate::teardown::Tasks;
-use crate::{EngineError, Event, Observer, Principal, Provisions, Settings, Template, observer, run};
+use crate::{EngineError, Event, Observer, Principal, Provisions, Refusal, RunId, Settings, Template, observer, run};
 
 /// A file operation moves at most some megabytes within memory; a guest that takes longer is starved or stuck.
 const FILE_MAX: Duration = Duration::from_secs(30);
@@ -78,10 +78,12 @@ impl Shared {
         observer::tell(&self.observers, event);
     }
 
-    /// An error that keeps what `who` wanted from beginning, told on its way to the caller.
-    pub(crate) fn refuse(&self, who: &Principal, why: EngineError) -> EngineError {
-        self.tell(&Event::Refused { owner: who, why: &why });
-        why
+    /// A program that nobody runs, told as it would have been.
+    pub(crate) fn tell_refused(&self, owner: &Principal, source: &Source, sandbox: Option<&str>, why: &Refusal) {
+        // Without random numbers nothing runs either, and that is told in the log.
+        if let Ok(run) = RunId::random() {
+            self.tell(&Event::RunRefused { owner, run: &run, sandbox, source, why });
+        }
     }
 
     /// Whether all that has to be written down of what begins now could be.

@@ -206,8 +206,8 @@ impl Observer for Meters {
                 self.sandboxes.dec();
             }
             Event::RunAsked { .. } => {}
-            Event::Refused { why, .. } => {
-                if let Some(why) = Refused::by_error(why) {
+            Event::SandboxRefused { why, .. } | Event::RunRefused { why, .. } => {
+                if let Some(why) = Refused::by_kind(why.kind) {
                     self.refused(why);
                 }
             }

@@ -1,6 +1,6 @@
 //! What figures are told apart by. Each is one of a few words that are written here.
 
-use belljar_core::{BackendError, Language, Source};
+use belljar_core::{Language, Source};
 use belljar_engine::EngineError;
 use prometheus_client::encoding::EncodeLabelSet;
 
@@ -82,15 +82,13 @@ impl Refused {
         }
     }
 
-    /// By the error that kept a program or a sandbox from beginning; `None` where the caller asked for what there is not.
-    pub(crate) fn by_error(error: &EngineError) -> Option<Refused> {
-        match error {
-            EngineError::OverQuota(_) => Some(Refused::OverQuota),
-            EngineError::Busy => Some(Refused::QueueFull),
-            EngineError::TooManySandboxes { .. } | EngineError::TooManyJobs { .. } => Some(Refused::Full),
-            EngineError::ShuttingDown
-            | EngineError::NotRecorded
-            | EngineError::Backend(BackendError::Unavailable { .. }) => Some(Refused::Unavailable),
+    /// By the word for what kept a program or a sandbox from beginning; `None` where the caller asked for what there is not.
+    pub(crate) fn by_kind(kind: &str) -> Option<Refused> {
+        match kind {
+            "quota" => Some(Refused::OverQuota),
+            "busy" => Some(Refused::QueueFull),
+            "too-many-sandboxes" | "too-many-jobs" => Some(Refused::Full),
+            "shutdown" | "not-recorded" | "unavailable" => Some(Refused::Unavailable),
             _ => None,
         }
     }
@@ -207,13 +205,14 @@ mod tests {
 
     #[test]
     fn an_error_is_a_refusal_where_another_time_would_do() {
-        assert_eq!(Refused::by_error(&EngineError::Busy).map(Refused::name), Some("queue_full"));
-        assert_eq!(Refused::by_error(&EngineError::TooManyJobs { max: 1 }), Some(Refused::Full));
-        assert_eq!(Refused::by_error(&EngineError::NotRecorded), Some(Refused::Unavailable));
-        let unavailable = BackendError::Unavailable { why: String::new(), fix: String::new() };
-        assert_eq!(Refused::by_error(&EngineError::Backend(unavailable)), Some(Refused::Unavailable));
+        let by = |error: &EngineError| Refused::by_kind(error.name());
+        assert_eq!(by(&EngineError::Busy).map(Refused::name), Some("queue_full"));
+        assert_eq!(by(&EngineError::TooManyJobs { max: 1 }), Some(Refused::Full));
+        assert_eq!(by(&EngineError::NotRecorded), Some(Refused::Unavailable));
+        let unavailable = belljar_core::BackendError::Unavailable { why: String::new(), fix: String::new() };
+        assert_eq!(by(&EngineError::Backend(unavailable)), Some(Refused::Unavailable));
         for mistake in [EngineError::EmptyCode, EngineError::UnknownSandbox, EngineError::Lost] {
-            assert_eq!(Refused::by_error(&mistake), None, "{mistake}");
+            assert_eq!(by(&mistake), None, "{mistake}");
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::trace::{SpanContext, SpanId, plain};
 
 /// Spans that wait to be taken.
 const QUEUE: usize = 4096;
-/// Runs under way that are known here. One that never began is forgotten when others come.
+/// Runs under way that are known here.
 const RUNS_MAX: usize = 8192;
 
 tokio::task_local! {
@@ -186,6 +186,9 @@ impl Observer for Tracer {
                 let asked = Asked { context, parent: parent.span, at: SystemTime::now() };
                 self.runs().add(run.as_str(), asked);
             }
+            Event::RunRefused { run, .. } => {
+                self.runs().known.remove(run.as_str());
+            }
             Event::RunBegan { run, waited, .. } => {
                 let asked = self.runs().known.get(run.as_str()).copied();
                 if let Some(asked) = asked {
@@ -228,7 +231,7 @@ impl Observer for Tracer {
                     self.lasted(&parent, "open sandbox", *took, vec![("belljar.backend", backend.into())]);
                 }
             }
-            Event::SandboxClosed { .. } | Event::Refused { .. } => {}
+            Event::SandboxClosed { .. } | Event::SandboxRefused { .. } => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is written down of each event: owned, bounded, and without anything that could be a secret.
 
-use belljar_core::{Isolation, Program, Reached, Source};
-use belljar_engine::{EngineError, Principal, Run, RunId, SandboxId};
+use belljar_core::{Isolation, Reached, Source};
+use belljar_engine::{EngineError, Principal, Refusal, Run, RunId};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -9,6 +9,13 @@ use crate::time::ms;
 
 /// What is kept of a program's text, where the operator wants it.
 const CODE_BYTES_MAX: usize = 64 * 1024;
+
+/// What a caller was told, and what it called a sandbox.
+const WORDS_BYTES_MAX: usize = 1024;
+const ID_BYTES_MAX: usize = 64;
+
+/// The ending of what never began.
+pub(crate) const REFUSED: &str = "refused";
 
 /// Names of calls and hosts in one record.
 const NAMES_MAX: usize = 100;
@@ -73,7 +80,7 @@ pub(crate) struct Ended {
     pub(crate) backend: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) isolation: Option<Isolation>,
-    /// As results have it, or `failed`.
+    /// As results have it, `failed`, or `refused` where it never began.
     pub(crate) ending: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) exit_code: Option<i32>,
@@ -89,7 +96,9 @@ pub(crate) struct Ended {
     pub(crate) reached: Vec<Reached>,
     /// Other servers' tools that it called, as `server.tool`.
     pub(crate) calls: Vec<String>,
-    /// What went wrong on our side.
+    /// What went wrong on our side, or why it was refused: a word, and what its caller was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error_kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -131,8 +140,8 @@ pub(crate) enum Code {
     DigestOnly,
 }
 
-pub(crate) fn task(owner: &Principal, run: &RunId, sandbox: Option<&SandboxId>, program: &Program, keep: Code) -> Task {
-    let (tool, language, text) = match &program.source {
+pub(crate) fn task(owner: &Principal, run: &RunId, sandbox: Option<&str>, source: &Source, keep: Code) -> Task {
+    let (tool, language, text) = match source {
         Source::Code { language, code } | Source::Cell { language, code, .. } => {
             ("run_code", Some(language.name()), code)
         }
@@ -142,35 +151,28 @@ pub(crate) fn task(owner: &Principal, run: &RunId, sandbox: Option<&SandboxId>, 
         principal: owner.as_str().to_owned(),
         tool,
         run: run.to_string(),
-        sandbox: sandbox.map(ToString::to_string),
+        sandbox: sandbox.map(|sandbox| cut(sandbox, ID_BYTES_MAX)),
         language,
         code_sha256: sha256(text.as_bytes()),
         code_bytes: text.len() as u64,
-        code: (keep == Code::Whole).then(|| text[..text.floor_char_boundary(CODE_BYTES_MAX)].to_owned()),
+        code: (keep == Code::Whole).then(|| cut(text, CODE_BYTES_MAX)),
     }
 }
 
+fn cut(text: &str, bytes_max: usize) -> String {
+    text[..text.floor_char_boundary(bytes_max)].to_owned()
+}
+
+/// A program that never began.
+pub(crate) fn refused(task: Task, why: &Refusal) -> Ended {
+    Ended { ending: REFUSED, error_kind: Some(why.kind), error: Some(cut(&why.words, WORDS_BYTES_MAX)), ..blank(task) }
+}
+
 pub(crate) fn ended(task: Task, outcome: Result<&Run, &EngineError>, network_bytes: u64) -> Ended {
-    let blank = Ended {
-        task,
-        backend: None,
-        isolation: None,
-        ending: "failed",
-        exit_code: None,
-        duration_ms: 0,
-        cpu_ms: 0,
-        memory_peak_bytes: 0,
-        network_bytes,
-        stdout_bytes: 0,
-        stderr_bytes: 0,
-        refused: Vec::new(),
-        reached: Vec::new(),
-        calls: Vec::new(),
-        error: None,
-    };
+    let blank = Ended { network_bytes, ..blank(task) };
     let run = match outcome {
         Ok(run) => run,
-        Err(error) => return Ended { error: Some(error.to_string()), ..blank },
+        Err(error) => return Ended { error_kind: Some(error.name()), error: Some(error.to_string()), ..blank },
     };
     let report = &run.report;
     Ended {
@@ -187,6 +189,27 @@ pub(crate) fn ended(task: Task, outcome: Result<&Run, &EngineError>, network_byt
         reached: run.reached.iter().take(NAMES_MAX).cloned().collect(),
         calls: run.calls.made.iter().take(NAMES_MAX).map(|made| made.tool.clone()).collect(),
         ..blank
+    }
+}
+
+fn blank(task: Task) -> Ended {
+    Ended {
+        task,
+        backend: None,
+        isolation: None,
+        ending: "failed",
+        exit_code: None,
+        duration_ms: 0,
+        cpu_ms: 0,
+        memory_peak_bytes: 0,
+        network_bytes: 0,
+        stdout_bytes: 0,
+        stderr_bytes: 0,
+        refused: Vec::new(),
+        reached: Vec::new(),
+        calls: Vec::new(),
+        error_kind: None,
+        error: None,
     }
 }
 

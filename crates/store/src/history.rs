@@ -76,6 +76,11 @@ impl History {
         self.push(now_ms(), Entry::Decided(decision));
     }
 
+    /// So many events are not told one by one.
+    pub(crate) fn leave_out(&self, count: u64) {
+        self.queue.leave_out(count);
+    }
+
     /// Writes what is left, and waits for that a while.
     pub fn end(&self) {
         self.queue.end();
@@ -255,7 +260,8 @@ fn write_ended(database: &Connection, server: i64, at_ms: i64, ended: &Ended) ->
     write_task(database, server, at_ms.saturating_sub(ended.duration_ms), 0, &ended.task)?;
     let mut update = database.prepare_cached(
         "UPDATE runs SET ended_ms = ?2, ending = ?3, exit_code = ?4, duration_ms = ?5, cpu_ms = ?6, memory_peak_bytes = ?7,
-            network_bytes = ?8, stdout_bytes = ?9, stderr_bytes = ?10, backend = ?11, error = ?12
+            network_bytes = ?8, stdout_bytes = ?9, stderr_bytes = ?10, backend = ?11, error = ?12,
+            error_kind = ?13
          WHERE id = ?1",
     )?;
     update.execute(params![
@@ -270,7 +276,8 @@ fn write_ended(database: &Connection, server: i64, at_ms: i64, ended: &Ended) ->
         number(ended.stdout_bytes),
         number(ended.stderr_bytes),
         ended.backend,
-        ended.error
+        ended.error,
+        ended.error_kind
     ])?;
     let refused = "INSERT INTO egress (run, at_ms, host, decision) VALUES (?1, ?2, ?3, 'refused')";
     let mut insert = database.prepare_cached(refused)?;

@@ -16,6 +16,7 @@ mod process;
 mod queue;
 mod reader;
 mod records;
+mod refusals;
 mod retention;
 mod schema;
 mod time;

@@ -56,6 +56,11 @@ impl Queue {
         }
     }
 
+    /// Counts what is not even tried.
+    pub(crate) fn leave_out(&self, count: u64) {
+        self.state().dropped += count;
+    }
+
     pub(crate) fn end(&self) {
         self.state().ended = true;
         self.changed.notify_all();

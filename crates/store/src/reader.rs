@@ -40,7 +40,7 @@ pub struct PastRun {
     pub began_ms: i64,
     pub waited_ms: i64,
     pub ended_ms: Option<i64>,
-    /// `running` while it does; `lost` if its server is no more.
+    /// `running` while it does; `lost` if its server is no more; `refused` if it never began.
     pub ending: String,
     pub exit_code: Option<i64>,
     pub duration_ms: Option<i64>,
@@ -48,6 +48,8 @@ pub struct PastRun {
     pub memory_peak_bytes: Option<i64>,
     pub network_bytes: Option<i64>,
     pub backend: Option<String>,
+    /// What went wrong on our side, or why it was refused: a word, and what its caller was told.
+    pub error_kind: Option<String>,
     pub error: Option<String>,
     /// As `server.tool` with what was decided and what came of it.
     pub calls: Vec<String>,
@@ -115,7 +117,7 @@ impl Reader {
     fn read_runs(&self, wanted: &Wanted) -> rusqlite::Result<Vec<PastRun>> {
         let mut select = self.database.prepare(
             "SELECT r.id, r.principal, r.sandbox, r.tool, r.language, r.code_sha256, r.code, r.began_ms, r.waited_ms, r.ended_ms,
-                r.ending, r.exit_code, r.duration_ms, r.cpu_ms, r.memory_peak_bytes, r.network_bytes, r.backend, r.error,
+                r.ending, r.exit_code, r.duration_ms, r.cpu_ms, r.memory_peak_bytes, r.network_bytes, r.backend, r.error_kind, r.error,
                 s.boot, s.namespace, s.pid, s.started
              FROM runs r LEFT JOIN servers s ON s.id = r.server
              WHERE r.began_ms >= ?1 AND (?2 IS NULL OR r.principal = ?2)
@@ -126,7 +128,7 @@ impl Reader {
             let ending: Option<String> = row.get(10)?;
             let ending = match ending {
                 Some(ending) => ending,
-                None if self.is_lost(row, 18)? => "lost".to_owned(),
+                None if self.is_lost(row, 19)? => "lost".to_owned(),
                 None => "running".to_owned(),
             };
             Ok(PastRun {
@@ -147,7 +149,8 @@ impl Reader {
                 memory_peak_bytes: row.get(14)?,
                 network_bytes: row.get(15)?,
                 backend: row.get(16)?,
-                error: row.get(17)?,
+                error_kind: row.get(17)?,
+                error: row.get(18)?,
                 calls: Vec::new(),
                 refused: Vec::new(),
                 reached: Vec::new(),
@@ -185,7 +188,8 @@ impl Reader {
     fn read_sandboxes(&self, wanted: &Wanted) -> rusqlite::Result<Vec<PastSandbox>> {
         let mut select = self.database.prepare(
             "SELECT b.id, b.principal, b.template, b.backend, b.memory_bytes, b.opened_ms, b.closed_ms, b.why,
-                (SELECT count(*) FROM runs r WHERE r.sandbox = b.id AND r.began_ms >= b.opened_ms - 1000),
+                (SELECT count(*) FROM runs r WHERE r.sandbox = b.id AND r.began_ms >= b.opened_ms - 1000
+                    AND r.ending IS NOT 'refused'),
                 s.boot, s.namespace, s.pid, s.started
              FROM sandboxes b LEFT JOIN servers s ON s.id = b.server
              WHERE b.opened_ms >= ?1 AND (?2 IS NULL OR b.principal = ?2)

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use belljar_engine::{Event, Observer};
+use belljar_engine::{EngineError, Event, Observer, SandboxId};
+use serde::Serialize;
 
-use crate::entry::{self, Began, Closed, Code, Entry, Opened};
+use crate::entry::{self, Began, Closed, Code, Ended, Entry, Opened};
+use crate::refusals::{Refusals, Room};
 use crate::time::{ms, now_ms};
 use crate::{AuditFile, History};
 
@@ -12,9 +14,21 @@ use crate::{AuditFile, History};
 pub struct Records {
     pub history: Option<Arc<History>>,
     pub audit: Option<Arc<AuditFile>>,
+    refusals: Arc<Refusals>,
+}
+
+/// Programs that were refused and have no line of their own.
+#[derive(Serialize)]
+struct Unwritten {
+    principal: String,
+    count: u64,
 }
 
 impl Records {
+    pub fn new(history: Option<History>, audit: Option<AuditFile>) -> Records {
+        Records { history: history.map(Arc::new), audit: audit.map(Arc::new), refusals: Arc::default() }
+    }
+
     pub fn are_kept(&self) -> bool {
         self.history.is_some() || self.audit.is_some()
     }
@@ -23,7 +37,7 @@ impl Records {
 impl Observer for Records {
     fn observe(&self, event: &Event<'_>) {
         let now = now_ms();
-        let code = |keep: bool| if keep { Code::Whole } else { Code::DigestOnly };
+        self.leave_out(self.refusals.of_the_last_minute(now));
         match event {
             Event::SandboxOpened { owner, sandbox, template, limits, isolation, took } => {
                 let opened = Opened {
@@ -48,33 +62,31 @@ impl Observer for Records {
                 }
                 self.remember(now, || Entry::Closed(closed));
             }
-            // What never began is nobody's run.
-            Event::RunAsked { .. } | Event::Refused { .. } => {}
+            // It begins, or is refused.
+            Event::RunAsked { .. } | Event::SandboxRefused { .. } => {}
+            Event::RunRefused { owner, run, sandbox, source, why } => {
+                if self.refusals.take(owner.as_str()) == Room::Counted {
+                    return;
+                }
+                let task = entry::task(owner, run, *sandbox, source, self.code());
+                self.write_run(now, entry::refused(task, why));
+            }
             Event::RunBegan { owner, run, sandbox, program, waited } => {
                 if let Some(history) = &self.history {
-                    let task = entry::task(owner, run, *sandbox, program, code(history.keeps_code));
+                    let code = if history.keeps_code { Code::Whole } else { Code::DigestOnly };
+                    let task = entry::task(owner, run, named(*sandbox), &program.source, code);
                     history.push(now, Entry::Began(Began { task, waited_ms: ms(*waited) }));
                 }
             }
             Event::RunEnded { owner, run, program, sandbox, outcome, network_bytes } => {
-                let keep = self.audit.as_ref().is_some_and(|audit| audit.keeps_code());
-                let task = entry::task(owner, run, *sandbox, program, code(keep));
-                let mut ended = entry::ended(task, *outcome, *network_bytes);
-                if let Some(audit) = &self.audit {
-                    audit.note("run", &ended);
-                }
-                self.remember(now, || {
-                    // The history has its own word on the text, from the beginning.
-                    if !self.history.as_ref().is_some_and(|history| history.keeps_code) {
-                        ended.task.code = None;
-                    }
-                    Entry::Ended(Box::new(ended))
-                });
+                let task = entry::task(owner, run, named(*sandbox), &program.source, self.code());
+                self.write_run(now, entry::ended(task, *outcome, *network_bytes));
             }
         }
     }
 
     fn end(&self) {
+        self.leave_out(self.refusals.all());
         if let Some(history) = &self.history {
             history.end();
         }
@@ -85,10 +97,50 @@ impl Observer for Records {
     }
 }
 
+fn named(sandbox: Option<&SandboxId>) -> Option<&str> {
+    sandbox.map(SandboxId::as_str)
+}
+
 impl Records {
+    /// What a task needs of the text, so that each of them finds what it keeps.
+    fn code(&self) -> Code {
+        let keeps = self.audit.as_ref().is_some_and(|audit| audit.keeps_code())
+            || self.history.as_ref().is_some_and(|history| history.keeps_code);
+        if keeps { Code::Whole } else { Code::DigestOnly }
+    }
+
+    /// A run that has ended, or never began.
+    fn write_run(&self, now: i64, mut ended: Ended) {
+        let code = ended.task.code.take();
+        // What the audit could not take was not run for just that, and is told by a line of its own when it can again.
+        if let Some(audit) = self.audit.as_ref().filter(|_| ended.error_kind != Some(EngineError::NotRecorded.name())) {
+            ended.task.code = code.clone().filter(|_| audit.keeps_code());
+            audit.note("run", &ended);
+        }
+        if let Some(history) = &self.history {
+            ended.task.code = code.filter(|_| history.keeps_code);
+            history.push(now, Entry::Ended(Box::new(ended)));
+        }
+    }
+
+    /// Refusals that were only counted.
+    fn leave_out(&self, unwritten: Vec<(String, u64)>) {
+        for (principal, count) in unwritten {
+            if let Some(history) = &self.history {
+                history.leave_out(count);
+            }
+            if let Some(audit) = &self.audit {
+                audit.note("runs-refused", &Unwritten { principal, count });
+            }
+        }
+    }
+
     fn remember(&self, now: i64, entry: impl FnOnce() -> Entry) {
         if let Some(history) = &self.history {
             history.push(now, entry());
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::StoreError;
 
 /// Each brings a file from the version of its place to the next. What was released is never changed.
-pub(crate) const MIGRATIONS: [&str; 4] = [
+pub(crate) const MIGRATIONS: [&str; 5] = [
     "CREATE TABLE servers (
         id INTEGER PRIMARY KEY,
         boot TEXT NOT NULL,
@@ -89,6 +89,7 @@ pub(crate) const MIGRATIONS: [&str; 4] = [
     "ALTER TABLE egress ADD COLUMN connections INTEGER;
     ALTER TABLE egress ADD COLUMN bytes_out INTEGER;
     ALTER TABLE egress ADD COLUMN bytes_in INTEGER;",
+    "ALTER TABLE runs ADD COLUMN error_kind TEXT;",
 ];
 
 /// How long one server waits for another that writes.

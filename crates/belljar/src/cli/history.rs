@@ -80,7 +80,7 @@ impl History {
             show_decision(&mut out, decision)?;
         }
         if dropped > 0 {
-            writeln!(out, "{dropped} events are missing: more happened at once than could be written")?;
+            writeln!(out, "{dropped} events are missing: more happened at once than is written")?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -106,11 +106,15 @@ fn show_decision(out: &mut impl Write, decision: &PastDecision) -> std::io::Resu
 fn show(out: &mut impl Write, run: &PastRun) -> std::io::Result<()> {
     let began = day_and_time(run.began_ms);
     let what = run.language.as_deref().unwrap_or("command");
-    let ending = match run.exit_code.filter(|_| run.ending == "exited") {
-        Some(code) => format!("exited {code}"),
-        None => run.ending.clone(),
+    let ending = match (run.ending.as_str(), run.exit_code, &run.error_kind) {
+        ("exited", Some(code), _) => format!("exited {code}"),
+        ("refused", _, Some(kind)) => format!("refused {kind}"),
+        (ending, ..) => ending.to_owned(),
     };
-    let took = run.duration_ms.map_or_else(|| "-".to_owned(), |ms| time(ms.unsigned_abs()));
+    let took = run
+        .duration_ms
+        .filter(|_| run.ending != "refused")
+        .map_or_else(|| "-".to_owned(), |ms| time(ms.unsigned_abs()));
     let (id, principal, what, ending) =
         (cell(&run.id, 36), cell(&run.principal, 11), cell(what, 10), cell(&ending, 14));
     writeln!(out, "{began:<14} {id:<36} {principal:<11} {what:<10} {ending:<14} {took:>8}")

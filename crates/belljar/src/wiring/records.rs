@@ -13,7 +13,7 @@ use crate::config::Config;
 const MIB: u64 = 1 << 20;
 
 pub(super) fn records(config: &Config) -> Result<Records, Complaint> {
-    Ok(Records { history: history(config)?.map(Arc::new), audit: audit(config)?.map(Arc::new) })
+    Ok(Records::new(history(config)?, audit(config)?))
 }
 
 /// The database of the history, whether it is there or not.

@@ -1,8 +1,8 @@
-//! Those who are told what happens: all of it, in order, and nothing of what never began.
+//! Those who are told what happens: all of it, in order, and what was refused as just that.
 
 use std::sync::{Mutex, PoisonError};
 
-use belljar_engine::{Event, Observer, Outside, Quota};
+use belljar_engine::{Event, Observer, Outside, Quota, Refusal};
 use tokio::time::sleep;
 
 use super::*;
@@ -15,7 +15,8 @@ impl Observer for Diary {
         let line = match event {
             Event::SandboxOpened { owner, isolation, .. } => format!("opened {} {}", owner.as_str(), isolation.backend),
             Event::RunAsked { .. } => return,
-            Event::Refused { owner, why } => format!("refused {} {why:?}", owner.as_str()),
+            Event::SandboxRefused { why, .. } => format!("no sandbox {}", why.kind),
+            Event::RunRefused { why, .. } => format!("refused {}", why.kind),
             Event::SandboxClosed { why, .. } => format!("closed {}", why.name()),
             Event::RunBegan { sandbox, .. } => format!("began {}", if sandbox.is_some() { "inside" } else { "alone" }),
             Event::RunEnded { outcome, .. } => match outcome {
@@ -49,7 +50,7 @@ async fn each_run_and_sandbox_is_told_from_its_beginning_to_its_end() {
     engine.destroy(&me(), id.as_str()).await.unwrap();
     assert_eq!(diary.take(), ["opened local fake", "began inside", "ended exited", "closed destroyed"]);
     assert!(engine.run(&me(), within(&id, "print a")).await.is_err());
-    assert_eq!(diary.take(), ["refused local SandboxGone { why: Destroyed }"], "what was refused never began");
+    assert_eq!(diary.take(), ["refused no-sandbox"], "it never began");
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,26 +77,36 @@ async fn why_a_sandbox_is_gone_is_told() {
 
 /// At the door, in the queue and on the way to a place: once each.
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_is_told_once_and_who_gives_up_is_not() {
+async fn who_is_refused_for_want_of_room_is_told_once() {
     let quota = Quota { sandboxes: Some(0), cpu_seconds: Some(0), ..Quota::default() };
     let (diary, engine) = observed(Manners::default(), Settings { quota, ..Settings::default() });
     assert!(engine.create(&me(), CreateRequest::default()).await.is_err());
     assert!(engine.run(&me(), fresh("print a")).await.is_err());
-    let told = diary.take();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("bound: Sandboxes") && told[1].contains("bound: Cpu"), "{told:?}");
-
-    let settings = Settings { runs_max: 1, queue_max: 2, sandboxes_max: 1, ..Settings::default() };
-    let (diary, engine) = observed(Manners::default(), settings);
-    let mut runs: Vec<_> = (0..2).map(|_| spawn(&engine, fresh("sleep 1000"))).collect();
-    sleep(ms(10)).await;
-    assert_eq!(diary.take(), ["began alone"], "the other waits");
-    assert!(engine.run(&me(), fresh("print a")).await.is_err());
-    assert_eq!(diary.take(), ["refused local Busy"]);
-    runs.remove(1).abort();
-    sleep(ms(10)).await;
-    assert_eq!(diary.take(), [""; 0], "who gives up is not refused");
+    assert_eq!(diary.take(), ["no sandbox quota", "refused quota"]);
+    let (diary, engine) = observed(Manners::default(), Settings { sandboxes_max: 1, ..Settings::default() });
     sandbox(&engine).await;
     assert!(engine.create(&me(), CreateRequest::default()).await.is_err());
-    assert_eq!(diary.take()[1..], ["refused local TooManySandboxes { max: 1 }"]);
+    assert_eq!(diary.take()[1..], ["no sandbox too-many-sandboxes"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_keeps_a_program_from_beginning_is_told() {
+    let settings = Settings { runs_max: 1, queue_max: 1, ..Settings::default() };
+    let (diary, engine) = observed(Manners::default(), settings);
+    assert!(engine.run(&me(), fresh("")).await.is_err());
+    let wants = Wants { network: vec!["https://me:word@host".into()], ..Wants::default() };
+    assert!(engine.run(&me(), RunRequest { wants, ..fresh("print a") }).await.is_err());
+    let running = spawn(&engine, fresh("sleep 20000"));
+    sleep(ms(100)).await;
+    let waiting = spawn(&engine, fresh("print b"));
+    sleep(ms(100)).await;
+    assert!(matches!(engine.run(&me(), fresh("print c")).await, Err(EngineError::Busy)));
+    assert_eq!(diary.take(), ["refused invalid", "refused invalid", "began alone", "refused busy"]);
+    waiting.abort();
+    let _ = waiting.await;
+    sleep(ms(100)).await;
+    assert_eq!(diary.take(), ["refused cancelled"], "it was given up before its turn");
+    engine.was_refused(&me(), &Source::Command("ls".into()), &Refusal { kind: "approval", words: String::new() });
+    assert_eq!(diary.take(), ["refused approval"]);
+    running.abort();
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use belljar_core::{Source, Stdin};
-use belljar_engine::{Phase, RunRequest};
+use belljar_engine::{Phase, Refusal, RunRequest};
 use belljar_gateway::approval::{Pending, Subject, Verdict};
 use belljar_gateway::audit::Decided;
 
@@ -42,6 +42,12 @@ pub(super) fn besides(request: &RunRequest) -> String {
         let _ = write!(text, "\n[network] {host}");
     }
     text
+}
+
+/// A program that nobody approved is one that was refused, as those who watch the engine are told.
+fn refuse(call: &Call<'_>, source: &Source, words: &str) -> Unanswered {
+    call.engine.was_refused(call.who, source, &Refusal { kind: "approval", words: words.to_owned() });
+    Unanswered::Refused(words.to_owned())
 }
 
 impl Asking<'_> {
@@ -87,7 +93,7 @@ impl Asking<'_> {
             }
             _ if !self.can_ask() => {
                 tell(None);
-                return Err(Unanswered::Refused(CANNOT_ASK.into()));
+                return Err(refuse(call, source, CANNOT_ASK));
             }
             _ => {
                 let subject = Subject::Code { language, code: shown };
@@ -96,7 +102,7 @@ impl Asking<'_> {
         };
         tell(Some(verdict));
         match verdict {
-            Verdict::Deny => return Err(Unanswered::Refused(DENIED.into())),
+            Verdict::Deny => return Err(refuse(call, source, DENIED)),
             Verdict::Same => self.desk.remember(program),
             Verdict::Once | Verdict::Run => {}
         }

@@ -71,6 +71,7 @@ fn ended(run: &str) -> Entry {
         refused: vec!["evil.test:443".into()],
         reached: vec![reached()],
         calls: vec!["github.list".into()],
+        error_kind: None,
         error: None,
     }))
 }
