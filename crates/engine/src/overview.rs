@@ -91,12 +91,5 @@ pub(crate) fn printed(shared: &Shared, id: &str) -> Option<Printed> {
         let (stdout, stderr, missed) = (part.stdout, part.stderr, part.missed);
         return Some(Printed { run: flight.id.clone(), stdout, stderr, missed, ending });
     }
-    let run = shared.outputs.find(id)?;
-    Some(Printed {
-        run: run.id.clone(),
-        stdout: run.report.stdout.clone(),
-        stderr: run.report.stderr.clone(),
-        missed: 0,
-        ending: Some(run.report.ending.name()),
-    })
+    shared.outputs.find(id)
 }

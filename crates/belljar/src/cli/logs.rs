@@ -1,4 +1,4 @@
-//! `belljar logs`: what a run has printed so far.
+//! `belljar logs`: what a run has printed, so far or in all.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,8 +30,8 @@ impl Logs {
         });
         let Some(printed) = found else {
             let id = super::table::cell(&self.id, 40);
-            let hint = "`belljar ps` lists what runs. Servers keep what a run printed while it goes on, and of ended ones what \
-                        was long or ran as a job; the history has none of it";
+            let hint = "`belljar ps` lists what runs, `belljar history` what ran. A server keeps in memory what its latest runs \
+                        printed; with the server that goes, and the history has none of it";
             return Err(Complaint::new(format!("no running server has output of {id}"), hint).into());
         };
         show(&printed, self.json)?;

@@ -24,6 +24,30 @@ async fn what_is_short_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_operator_finds_what_recent_runs_printed_however_short() {
+    let (_, engine) = engine();
+    let printed = |id: &str| engine.look_at(id).map(|seen| String::from_utf8(seen.stdout).unwrap());
+    let first = engine.run(&me(), fresh("print first")).await.unwrap().id;
+    let seen = engine.look_at(first.as_str()).unwrap();
+    assert_eq!((seen.run, seen.stdout.as_slice(), seen.ending), (first.clone(), &b"first\n"[..], Some("exited")));
+    assert_eq!(engine.kept(&me(), first.as_str()), None, "its caller was told all of it");
+    // The latest of a sandbox, whichever of the two was short.
+    let id = sandbox(&engine).await;
+    engine.run(&me(), within(&id, "flood 9000")).await.unwrap();
+    assert_eq!(printed(id.as_str()).unwrap().len(), 9000);
+    engine.run(&me(), within(&id, "print short")).await.unwrap();
+    assert_eq!(printed(id.as_str()).as_deref(), Some("short\n"));
+    let long = engine.run(&me(), within(&id, "flood 9001")).await.unwrap().id;
+    assert_eq!(printed(id.as_str()).unwrap().len(), 9001);
+    // Many short ones push out one another, and nothing else.
+    for _ in 0..256 {
+        engine.run(&me(), fresh("print more")).await.unwrap();
+    }
+    assert_eq!(printed(first.as_str()), None);
+    assert_eq!(printed(long.as_str()).unwrap().len(), 9001);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_oldest_goes_when_the_budget_is_full() {
     let settings = Settings { kept_output_bytes_max: 30_000, ..Settings::default() };
     let (_, engine) = engine_with(Manners::default(), settings);
