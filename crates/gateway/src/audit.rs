@@ -11,6 +11,10 @@ use crate::approval::{Subject, Verdict};
 /// Takes down calls, and what people said to them. It must not wait long.
 pub trait Audit: Debug + Send + Sync {
     fn called(&self, line: &Line);
+    /// The `traceparent` that a call for this run is to be made with, where it is part of a trace. [`Line`] has it again.
+    fn calling(&self, _run: &str) -> Option<String> {
+        None
+    }
     /// Something needed a person, who was asked or could not be.
     fn decided(&self, decided: &Decided);
 }
@@ -34,6 +38,9 @@ pub struct Line {
     pub arguments_sha256: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_sha256: Option<String>,
+    /// What the server was told, if it was told anything.
+    #[serde(skip)]
+    pub traceparent: Option<String>,
 }
 
 /// What came of asking a person.

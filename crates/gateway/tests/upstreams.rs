@@ -6,6 +6,7 @@ mod upstreams {
     mod bounds;
     mod calls;
     mod config;
+    mod desk;
     mod life;
     mod lists;
     mod mock;

@@ -15,4 +15,4 @@ mod tracer;
 pub use figures::{Levels, Meters};
 pub use labels::{Method, Refused};
 pub use trace::{SpanContext, SpanId, TraceId};
-pub use tracer::{Attribute, Kind, Span, Spans, Status, Tracer};
+pub use tracer::{Attribute, Kind, Span, Spans, Status, Tracer, carried, current};

@@ -7,7 +7,8 @@
 //!       └ call SERVER.TOOL      the gateway tells the run's id
 //! ```
 //!
-//! Nothing waits here: a span that the queue has no room for is dropped, and counted.
+//! Nothing waits here: a span that the queue has no room for is dropped, and counted. Where nobody collects spans there are none:
+//! a caller's own is then what all work for it is told to belong to.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,7 +78,8 @@ pub struct Tracer {
 
 #[derive(Debug)]
 struct Inner {
-    finished: mpsc::Sender<Span>,
+    /// `None` where nobody collects them.
+    finished: Option<mpsc::Sender<Span>>,
     meters: Arc<Meters>,
     runs: Mutex<Runs>,
 }
@@ -99,12 +101,32 @@ struct Asked {
 impl Tracer {
     pub fn new(meters: Arc<Meters>) -> (Tracer, Spans) {
         let (finished, spans) = mpsc::channel(QUEUE);
-        (Tracer { inner: Arc::new(Inner { finished, meters, runs: Mutex::default() }) }, spans)
+        let inner = Inner { finished: Some(finished), meters, runs: Mutex::default() };
+        (Tracer { inner: Arc::new(inner) }, spans)
+    }
+
+    /// One that nobody collects from: it makes no spans, and only knows what belongs to a caller's.
+    pub fn quiet(meters: Arc<Meters>) -> Tracer {
+        Tracer { inner: Arc::new(Inner { finished: None, meters, runs: Mutex::default() }) }
     }
 
     /// A new span below a caller's, or below nothing.
     pub fn begin(&self, parent: Option<&SpanContext>) -> Option<SpanContext> {
-        SpanContext::below(parent)
+        match &self.inner.finished {
+            Some(_) => SpanContext::below(parent),
+            None => parent.copied(),
+        }
+    }
+
+    /// The span of a call of another server's tool that is about to be made, which that server is told of.
+    pub fn calling(&self, run: &str) -> Option<SpanContext> {
+        self.begin(Some(&self.caller(run)?))
+    }
+
+    /// What a call belongs to: its run, or, where there is none, the request that this task works for.
+    fn caller(&self, run: &str) -> Option<SpanContext> {
+        let known = self.runs().known.get(run).map(|asked| asked.context);
+        known.or_else(current)
     }
 
     /// Does `work` for the sake of a span.
@@ -114,16 +136,24 @@ impl Tracer {
 
     /// Hands a finished span on. One that nobody wants kept is none.
     pub fn finish(&self, span: Span) {
-        if span.context.is_sampled && self.inner.finished.try_send(span).is_err() {
+        let Some(finished) = &self.inner.finished else { return };
+        if span.context.is_sampled && finished.try_send(span).is_err() {
             self.inner.meters.span_dropped();
         }
     }
 
-    /// A call of another server's tool has come to its end just now.
-    pub fn called(&self, run: &str, server: &str, tool: &str, outcome: &'static str, took: Duration) {
-        let known = self.runs().known.get(run).map(|asked| asked.context);
-        let Some(parent) = known.or_else(current) else { return };
-        let Some(context) = SpanContext::below(Some(&parent)) else { return };
+    /// A call of another server's tool has come to its end just now. One that was refused here was never told to anybody, and
+    /// has no `context` yet.
+    pub fn called(
+        &self,
+        run: &str,
+        context: Option<SpanContext>,
+        (server, tool): (&str, &str),
+        outcome: &'static str,
+        took: Duration,
+    ) {
+        let Some(parent) = self.caller(run) else { return };
+        let Some(context) = context.or_else(|| self.begin(Some(&parent))) else { return };
         let ended = SystemTime::now();
         let status = if outcome == "ok" { Status::Unset } else { Status::Error };
         let mut attributes = vec![
@@ -153,7 +183,7 @@ impl Tracer {
 
     /// Something below a span that took a while, up to now.
     fn lasted(&self, parent: &SpanContext, name: &str, took: Duration, attributes: Vec<(&'static str, Attribute)>) {
-        let Some(context) = SpanContext::below(Some(parent)) else { return };
+        let Some(context) = self.begin(Some(parent)) else { return };
         let ended = SystemTime::now();
         let begun = ended.checked_sub(took).unwrap_or(ended);
         let (parent, name, status) = (Some(parent.span), name.to_owned(), Status::Unset);
@@ -161,8 +191,20 @@ impl Tracer {
     }
 }
 
-fn current() -> Option<SpanContext> {
+/// What this task works for.
+pub fn current() -> Option<SpanContext> {
     CURRENT.try_with(|context| *context).ok()
+}
+
+/// The same work in a task of its own, for the sake of whatever this task works for.
+pub fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let context = current();
+    async move {
+        match context {
+            Some(context) => CURRENT.scope(context, work).await,
+            None => work.await,
+        }
+    }
 }
 
 impl Runs {
@@ -182,7 +224,7 @@ impl Observer for Tracer {
         match event {
             Event::RunAsked { run, .. } => {
                 let Some(parent) = current() else { return };
-                let Some(context) = SpanContext::below(Some(&parent)) else { return };
+                let Some(context) = self.begin(Some(&parent)) else { return };
                 let asked = Asked { context, parent: parent.span, at: SystemTime::now() };
                 self.runs().add(run.as_str(), asked);
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use belljar_egress::{Attempt, Decision, Ended};
 use belljar_gateway::audit::{Decided, Line};
+use belljar_meters::SpanContext;
 use belljar_server::Watch;
 
 /// Counts, and passes on.
@@ -39,9 +40,14 @@ impl<A: belljar_gateway::audit::Audit + ?Sized> belljar_gateway::audit::Audit fo
         self.watch.meters.called(line.outcome);
         if let Some(tracer) = &self.watch.tracer {
             let took = Duration::from_millis(line.milliseconds);
-            tracer.called(&line.run, &line.server, &line.tool, line.outcome, took);
+            let context = line.traceparent.as_deref().and_then(SpanContext::parse);
+            tracer.called(&line.run, context, (&line.server, &line.tool), line.outcome, took);
         }
         self.next.called(line);
+    }
+
+    fn calling(&self, run: &str) -> Option<String> {
+        Some(self.watch.tracer.as_ref()?.calling(run)?.traceparent())
     }
 
     fn decided(&self, decided: &Decided) {

@@ -79,6 +79,7 @@ struct Story {
     bytes_in: usize,
     arguments: String,
     result: Option<String>,
+    traceparent: Option<String>,
 }
 
 /// Sees to it that a call is written down, also when whoever made it hangs up or is killed meanwhile.
@@ -187,6 +188,7 @@ impl RunDesk {
             bytes_in: 0,
             arguments: audit::sha256(text.as_bytes()),
             result: None,
+            traceparent: None,
         };
         let Value::Object(arguments) = arguments else { return Err(question::no_question("arguments are no object")) };
         let mut telling = Telling { desk: self, tool, story, begun: Instant::now(), is_told: false };
@@ -221,8 +223,10 @@ impl RunDesk {
             self.turns.acquire().await.map_err(|_| CallError::new(ErrorKind::Cancelled, "the run has ended"))?;
         let limit = self.limit(&tool.server, timeout);
         let begun = Instant::now();
-        let result =
-            self.gateway.upstreams.call(&tool.server, &tool.name, arguments, limit, &CancellationToken::new()).await;
+        story.traceparent = self.gateway.settings.audit.calling(&self.caller.run);
+        let traceparent = story.traceparent.as_deref();
+        let (upstreams, never) = (&self.gateway.upstreams, CancellationToken::new());
+        let result = upstreams.call_in_trace(&tool.server, &tool.name, arguments, limit, &never, traceparent).await;
         let result = result.inspect_err(|_| self.purse.spent(0, begun.elapsed()))?;
         let (bytes, digest) = audit::measured(&result);
         story.bytes_in = bytes;
@@ -255,7 +259,7 @@ impl RunDesk {
             false => (error.server.clone(), error.tool.clone()),
         };
         let decision = if error.kind == ErrorKind::PolicyDenied { "denied" } else { "refused" };
-        let story = Story { decision, bytes_out, bytes_in: 0, arguments, result: None };
+        let story = Story { decision, bytes_out, bytes_in: 0, arguments, result: None, traceparent: None };
         self.note(server, tool, &story, error.kind.name(), Duration::ZERO);
         error
     }
@@ -349,6 +353,7 @@ impl RunDesk {
             bytes_in: story.bytes_in as u64,
             arguments_sha256: story.arguments.clone(),
             result_sha256: story.result.clone(),
+            traceparent: story.traceparent.clone(),
         });
         let mut state = self.state();
         if state.made.len() < MADE_MAX {

@@ -35,7 +35,8 @@ impl RunDesk {
     ) -> Result<&'static str, CallError> {
         let (bytes_out, digest) = audit::measured(arguments);
         let refused = |decision, error: CallError| {
-            let story = Story { decision, bytes_out, bytes_in: 0, arguments: digest.clone(), result: None };
+            let arguments = digest.clone();
+            let story = Story { decision, bytes_out, bytes_in: 0, arguments, result: None, traceparent: None };
             self.note(tool.server.clone(), tool.name.clone(), &story, error.kind.name(), Duration::ZERO);
             CallError { server: tool.server.clone(), tool: tool.name.clone(), ..error }
         };
@@ -76,7 +77,8 @@ impl Passing {
             None => (0, None),
         };
         let arguments = std::mem::take(&mut self.arguments);
-        let story = Story { decision: self.decision, bytes_out: self.bytes_out, bytes_in, arguments, result };
+        let (decision, bytes_out) = (self.decision, self.bytes_out);
+        let story = Story { decision, bytes_out, bytes_in, arguments, result, traceparent: None };
         self.desk.note(self.tool.server.clone(), self.tool.name.clone(), &story, outcome, self.begun.elapsed());
     }
 }

@@ -123,12 +123,25 @@ impl Upstreams {
         limit: Duration,
         cancel: &CancellationToken,
     ) -> Result<CallToolResult, CallError> {
+        self.call_in_trace(server, tool, arguments, limit, cancel, None).await
+    }
+
+    /// The same, as a part of a trace: the server is told the span that its work belongs to, as W3C writes it.
+    pub async fn call_in_trace(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        limit: Duration,
+        cancel: &CancellationToken,
+        traceparent: Option<&str>,
+    ) -> Result<CallToolResult, CallError> {
         let known = self.server(server)?;
         let limit = limit.min(known.config.timeout);
         let result = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(CallError::new(ErrorKind::Cancelled, "the call was cancelled")),
-            result = tokio::time::timeout(limit, known.call(tool, arguments)) => result.unwrap_or_else(|_| {
+            result = tokio::time::timeout(limit, known.call(tool, arguments, traceparent)) => result.unwrap_or_else(|_| {
                 let seconds = limit.as_secs_f64();
                 let message = format!(
                     "`{server}` did not answer within {seconds} s; the call may or may not have taken effect. Allow more time, \

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, RequestParamsMeta as _};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -247,10 +247,14 @@ impl Server {
         self: &Arc<Self>,
         tool: &str,
         arguments: Map<String, Value>,
+        traceparent: Option<&str>,
     ) -> Result<CallToolResult, CallError> {
         let live = self.live().await?;
         let name = &self.config.name;
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        if let Some(traceparent) = traceparent {
+            params.set_traceparent(traceparent);
+        }
         match live.peer.call_tool_once(params).await {
             Ok(CallToolResponse::Complete(result)) => {
                 self.thrived();

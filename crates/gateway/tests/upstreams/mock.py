@@ -79,7 +79,9 @@ def text(value):
     return {"content": [{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}]}
 
 
-def call(number, name, given):
+def call(number, name, given, meta):
+    if name == "meta":
+        return text(meta)
     if name == "echo":
         return text(given.get("text", ""))
     if name == "slow":
@@ -155,7 +157,7 @@ def answer(number, method, params):
     if method == "tools/list":
         return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **page(params.get("cursor"))}
     if method == "tools/call":
-        return call(number, params["name"], params.get("arguments") or {})
+        return call(number, params["name"], params.get("arguments") or {}, params.get("_meta") or {})
     send({"id": number, "error": {"code": -32601, "message": "Method not found"}})
     return None
 

@@ -50,12 +50,12 @@ async fn a_call_is_below_its_run_and_what_nobody_wants_kept_is_not() {
     assert_eq!(all(&mut spans), [], "nor is what no request asked for");
 
     let request = tracer.begin(None).unwrap();
-    let call = async { tracer.called("unknown", "files", "read\n", "timeout", Duration::from_millis(5)) };
+    let call = async { tracer.called("unknown", None, ("files", "read\n"), "timeout", Duration::from_millis(5)) };
     tracer.within(request, call).await;
     let told = all(&mut spans);
     assert_eq!((told[0].parent, told[0].name.as_str()), (Some(request.span), "tools/call files.read "));
     assert_eq!((told[0].kind, told[0].status), (Kind::Client, Status::Error));
-    tracer.called("unknown", "files", "read", "ok", Duration::ZERO);
+    tracer.called("unknown", None, ("files", "read"), "ok", Duration::ZERO);
     assert_eq!(all(&mut spans), [], "a call of nobody's has no trace");
 }
 
@@ -80,4 +80,50 @@ fn runs_that_never_begin_are_forgotten() {
     }
     assert_eq!((runs.known.len(), runs.order.len()), (RUNS_MAX, RUNS_MAX));
     assert!(!runs.known.contains_key("9") && runs.known.contains_key("10"));
+}
+
+#[tokio::test]
+async fn the_span_that_another_server_is_told_of_is_the_one_that_is_sent() {
+    let (tracer, mut spans, _engine) = traced();
+    let request = tracer.begin(None).unwrap();
+    let call = async {
+        let told = tracer.calling("direct").unwrap();
+        tracer.called("direct", Some(told), ("files", "read"), "ok", Duration::ZERO);
+        told
+    };
+    let told = tracer.within(request, call).await;
+    let sent = all(&mut spans);
+    assert_eq!((sent[0].context, sent[0].parent, told.trace), (told, Some(request.span), request.trace));
+    assert_ne!(told.span, request.span);
+    let elsewhere = tracer.within(request, async { tokio::spawn(carried(async { current() })) }).await;
+    assert_eq!(elsewhere.await.unwrap(), Some(request), "a task of its own works for the same");
+    assert_eq!(tracer.calling("direct"), None, "a call of nobody's has no trace");
+}
+
+/// Tells of a run's beginning, as a gateway would be asked while it goes on.
+#[derive(Debug)]
+struct Calling(Tracer, Mutex<Vec<Option<SpanContext>>>);
+
+impl Observer for Calling {
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::RunBegan { run, .. } = event {
+            self.1.lock().unwrap().push(self.0.calling(run.as_str()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_collector_a_callers_trace_is_passed_on_and_none_is_made() {
+    let tracer = Tracer::quiet(Arc::new(Meters::new()));
+    assert_eq!(tracer.begin(None), None);
+    let theirs = SpanContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00").unwrap();
+    assert_eq!(tracer.begin(Some(&theirs)), Some(theirs));
+    let calling = Arc::new(Calling(tracer.clone(), Mutex::default()));
+    let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(tracer.clone()), calling.clone()];
+    let outside = Outside { observers, ..Outside::default() };
+    let engine = Engine::with_outside(Fake::new(Manners::default()), Settings::default(), outside);
+    tracer.within(theirs, engine.run(&Principal::local(), program("print a"))).await.unwrap();
+    engine.run(&Principal::local(), program("print a")).await.unwrap();
+    assert_eq!(*calling.1.lock().unwrap(), [Some(theirs), None]);
+    assert!(tracer.runs().known.is_empty());
 }

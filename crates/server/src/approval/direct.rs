@@ -100,7 +100,7 @@ impl Asking<'_> {
             aim,
         };
         let code_mode = self.code_mode.clone();
-        let task = tokio::spawn(async move { code_mode.direct_call(made).await });
+        let task = tokio::spawn(belljar_meters::carried(async move { code_mode.direct_call(made).await }));
         Underway { task: AbortOnDropHandle::new(task), held }
     }
 }

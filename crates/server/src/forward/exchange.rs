@@ -131,6 +131,14 @@ impl Passage<'_> {
         for key in OF_THE_CONNECTION {
             meta.0.0.remove(key);
         }
+        // Ours, or what was sent and can be read; with one that cannot, what belongs to it goes too.
+        match belljar_meters::current() {
+            Some(span) => meta.set_traceparent(span.traceparent()),
+            None => {
+                meta.0.0.remove("traceparent");
+                meta.0.0.remove("tracestate");
+            }
+        }
         if !line.is_older() {
             meta.set_client_capabilities(self.context.client_capabilities().unwrap_or_default());
         }

@@ -18,7 +18,7 @@ pub(crate) use self::watched::Watched;
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
     pub meters: Arc<Meters>,
-    /// `None` where nobody collects spans.
+    /// `None` where no request is part of a trace.
     pub tracer: Option<Tracer>,
     pub readiness: Readiness,
 }
