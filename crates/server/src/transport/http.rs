@@ -207,6 +207,7 @@ async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
 
     let hangup = CancellationToken::new();
     let (mut parts, body) = request.into_parts();
+    let ends_session = parts.method == Method::DELETE;
     let busy = parts.extensions.get::<Activity>().map(Activity::begin);
     let stay = Stay { _hangup: hangup.clone().drop_guard(), _busy: busy, _place: place };
     parts.extensions.insert(pass);
@@ -215,6 +216,10 @@ async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
 
     if let Some(id) = response.headers().get(&SESSION_ID).and_then(|id| id.to_str().ok()) {
         gate.sessions.bind(&who, id).await;
+    }
+    if ends_session && response.status() == StatusCode::ACCEPTED {
+        // It has ended by now, and some clients take any other word for a failure.
+        return StatusCode::NO_CONTENT.into_response();
     }
     if is_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         // What rmcp says of JSON that is no message.
