@@ -29,6 +29,11 @@ pub(crate) trait Place: fmt::Debug + Send + Sync + 'static {
     /// Ends everything inside and returns when nothing of it is left.
     fn destroy(self) -> impl Future<Output = Result<(), BackendError>> + Send + 'static;
 
+    /// As [`Sandbox::cpu_used`].
+    fn cpu_used(&self) -> Option<Duration> {
+        None
+    }
+
     /// As [`Sandbox::slowness`].
     fn slowness(&self) -> u32 {
         1
@@ -159,6 +164,10 @@ impl<P: Place> Sandbox for Linked<P> {
 
     fn doors(&self) -> Option<Doors> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn cpu_used(&self) -> Option<Duration> {
+        self.place.cpu_used()
     }
 
     fn slowness(&self) -> u32 {

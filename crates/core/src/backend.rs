@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use crate::wire::Part;
 use crate::{
@@ -68,6 +69,10 @@ pub trait Sandbox: Debug + Send + Sync {
     /// Bytes that went through its doors since it was opened, both ways.
     fn moved_bytes(&self) -> u64 {
         0
+    }
+    /// The processor time that all in it have used since it was opened, where its wall can tell.
+    fn cpu_used(&self) -> Option<Duration> {
+        None
     }
     /// How many times as long as on the host's own processor its answers may take; what an emulator runs is slow.
     fn slowness(&self) -> u32 {

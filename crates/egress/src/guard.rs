@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use belljar_core::wire::Part;
 use belljar_core::{
@@ -119,6 +120,10 @@ impl Sandbox for GuardedSandbox {
 
     fn moved_bytes(&self) -> u64 {
         self.served.moved_bytes()
+    }
+
+    fn cpu_used(&self) -> Option<Duration> {
+        self.sandbox.cpu_used()
     }
 
     fn slowness(&self) -> u32 {

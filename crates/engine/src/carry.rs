@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::Turn;
 use crate::desks::{Desks, Place};
+use crate::effort::Effort;
 use crate::flight::{Controls, Flight};
 use crate::kernels::{Kind, Seat};
 use crate::lease::Lease;
@@ -140,15 +141,17 @@ impl Carried {
         let at = At { sandbox, limits: &limits, desks: &desks, place: place.as_ref() };
         let toll = Toll::default();
         let traffic = Traffic::new(sandbox, &toll, &shared.books, &flight.owner);
+        let effort = Effort::new(sandbox, &limits, &shared.books, &flight.owner);
         tell_beginning(&shared, &flight);
         let running = run::run(at, program, &flight, controls, watcher, &orders);
         let outcome = tokio::select! {
             outcome = running => outcome,
             never = traffic.watch(&orders.cancel) => match never {},
+            never = effort.watch(&orders.cancel, &traffic.stopped) => match never {},
             () = always(questions::answer_all(sandbox, &shared, &shelf, &desks)) => return Err(EngineError::Lost),
         };
         let calls = made(place.as_ref());
-        let outcome = bill(&flight, &traffic, outcome, &limits).map_err(|NotStarted { error, .. }| error)?;
+        let outcome = bill(&flight, &traffic, effort, outcome, &limits).map_err(|NotStarted { error, .. }| error)?;
         // Nobody was promised that anything of it would remain, so only the place itself can be lost.
         let (state, lost) = match outcome.reach {
             Reach::Answered => (State::Fresh, None),
@@ -205,11 +208,13 @@ impl Carried {
         let at = At { sandbox: used.sandbox(), limits: &limits, desks, place: place.as_ref() };
         tell_beginning(&shared, &flight);
         let traffic = Traffic::new(used.sandbox(), &used.named.toll, &shared.books, &flight.owner);
+        let effort = Effort::new(used.sandbox(), &limits, &shared.books, &flight.owner);
         let outcome = tokio::select! {
             outcome = run::run(at, program, &flight, controls, watcher, &orders) => outcome,
             never = traffic.watch(&orders.cancel) => match never {},
+            never = effort.watch(&orders.cancel, &traffic.stopped) => match never {},
         };
-        let outcome = bill(&flight, &traffic, outcome, &limits);
+        let outcome = bill(&flight, &traffic, effort, outcome, &limits);
         let calls = made(place.as_ref());
         let reach = match &outcome {
             Ok(outcome) => outcome.reach,
@@ -330,6 +335,7 @@ async fn turn(shared: &Shared, flight: &Flight, seats: Option<&Arc<Semaphore>>) 
 fn bill(
     flight: &Flight,
     traffic: &Traffic<'_>,
+    effort: Effort<'_>,
     outcome: Result<Outcome, NotStarted>,
     limits: &Limits,
 ) -> Result<Outcome, NotStarted> {
@@ -341,6 +347,7 @@ fn bill(
         // Nobody knows what it used; all that it could have, or it would pay to go down.
         Reach::Silent => outcome.duration.mul_f64(f64::from(limits.cpu_milli) / 1000.0),
     };
+    drop(effort);
     traffic.books.charge_cpu(traffic.who, used);
     if let Some(over) = traffic.stopped.get() {
         let value = format!("the program was stopped: {over}");

@@ -10,6 +10,7 @@ mod carry;
 mod check;
 mod departure;
 mod desks;
+mod effort;
 mod engine;
 mod error;
 mod flight;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::books::{Books, Hold};
+pub(crate) use self::books::{Ahead, Books, Hold};
 
 /// Each bound is there only if it is given; the engine's own bounds hold besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

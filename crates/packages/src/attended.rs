@@ -135,6 +135,10 @@ impl Sandbox for AttendedSandbox {
         self.sandbox().map(Sandbox::moved_bytes).unwrap_or_default()
     }
 
+    fn cpu_used(&self) -> Option<Duration> {
+        self.sandbox().ok()?.cpu_used()
+    }
+
     fn is_alive(&self) -> bool {
         self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is_alive())
     }

@@ -22,6 +22,8 @@ pub(in super::super) struct Group {
     entry: CgroupEntry,
     /// The file that counts the kernel's kills for memory, where there is a memory controller.
     memory_events: Option<PathBuf>,
+    /// Where the processor time is counted, as far as it is.
+    cpu: Option<PathBuf>,
     controllers: Vec<Controller>,
     description: String,
 }
@@ -33,6 +35,7 @@ impl Group {
             entrances: Vec::new(),
             entry: CgroupEntry::JoinTasks,
             memory_events: None,
+            cpu: None,
             controllers: trees.iter().flat_map(|tree| tree.controllers.clone()).collect(),
             description: describe(trees),
         }
@@ -70,6 +73,9 @@ impl Group {
         if tree.controllers.contains(&Controller::Memory) {
             let file = if tree.version == Version::One { "memory.oom_control" } else { "memory.events" };
             self.memory_events = Some(directory.join(file));
+        }
+        if tree.controllers.contains(&Controller::Cpu) {
+            self.cpu = Some(directory.to_owned());
         }
         let entrance = match tree.version {
             Version::One => OpenOptions::new().write(true).open(directory.join("tasks"))?,
@@ -118,6 +124,15 @@ impl Group {
     pub(in super::super) fn memory_kills(&self) -> u64 {
         let text = self.memory_events.as_ref().and_then(|file| fs::read_to_string(file).ok());
         text.map_or(0, |text| count_kills(&text))
+    }
+
+    /// The processor time that was used in here. Version 1 counts it where `cpuacct` is mounted with `cpu`, as it mostly is.
+    pub(in super::super) fn cpu_used(&self) -> Option<Duration> {
+        let read = |file: &str| fs::read_to_string(self.cpu.as_ref()?.join(file)).ok();
+        let stat = read("cpu.stat").unwrap_or_default();
+        let microseconds = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok());
+        let nanoseconds = || read("cpuacct.usage")?.trim().parse().ok().map(Duration::from_nanos);
+        microseconds.map(Duration::from_micros).or_else(nanoseconds)
     }
 
     /// Removes the directories, once the last process in them is gone. That takes the kernel a moment more than the

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use belljar_core::Limits;
 
@@ -100,6 +101,11 @@ fn version_two_writes_its_limits_and_counts_kills() {
     assert_eq!(group.memory_kills(), 0);
     fs::write(directory.join("memory.events"), "low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\n").unwrap();
     assert_eq!(group.memory_kills(), 1);
+    assert_eq!(group.cpu_used(), None, "not counted here");
+    fs::write(directory.join("cpuacct.usage"), "2000000\n").unwrap();
+    assert_eq!(group.cpu_used(), Some(Duration::from_millis(2)));
+    fs::write(directory.join("cpu.stat"), "usage_usec 7000\nuser_usec 5000\nsystem_usec 2000\n").unwrap();
+    assert_eq!(group.cpu_used(), Some(Duration::from_millis(7)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use belljar_core::wire::{Fork, JailRequest, Open};
 use belljar_core::{BackendError, Later, Layer};
@@ -84,6 +85,10 @@ impl linked::Place for Place {
             Some(group) => Box::new(move || group.memory_kills()),
             None => no_kills(),
         }
+    }
+
+    fn cpu_used(&self) -> Option<Duration> {
+        self.remains.as_ref()?.group.as_ref()?.cpu_used()
     }
 
     fn add_layer(&self, layer: Layer) -> Later<'_, ()> {

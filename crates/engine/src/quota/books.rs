@@ -1,6 +1,7 @@
 //! What each principal has and has used, as far as a quota may ask.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -35,12 +36,15 @@ struct Account {
     sandboxes: u32,
     memory_bytes: u64,
     cpu_ms: Window,
+    /// Of programs under way, which is charged when they end.
+    cpu_ahead_ms: u64,
     egress_bytes: Window,
 }
 
 impl Account {
     fn is_empty(&mut self, now: Duration) -> bool {
-        self.sandboxes == 0 && self.memory_bytes == 0 && self.cpu_ms.used(now) == 0 && self.egress_bytes.used(now) == 0
+        let has_nothing = (self.sandboxes, self.memory_bytes, self.cpu_ahead_ms) == (0, 0, 0);
+        has_nothing && self.cpu_ms.used(now) == 0 && self.egress_bytes.used(now) == 0
     }
 }
 
@@ -84,11 +88,21 @@ impl Books {
         self.born.elapsed()
     }
 
-    /// Whether another program may be started: its hour has processor time left.
+    /// Whether a program may be started, or go on: its hour has processor time left.
     pub(crate) fn may_run(&self, who: &Principal) -> Result<(), EngineError> {
         let Some(limit) = self.quota(who).cpu_seconds else { return Ok(()) };
         let (now, mut accounts) = (self.now(), self.accounts());
-        within(&mut accounts.account(who, now)?.cpu_ms, now, Bound::Cpu, limit, 1000)
+        let Account { cpu_ms, cpu_ahead_ms, .. } = accounts.account(who, now)?;
+        within(cpu_ms, now, Bound::Cpu, limit, 1000)?;
+        if cpu_ms.used(now).saturating_add(*cpu_ahead_ms) < limit.saturating_mul(1000) {
+            return Ok(());
+        }
+        Err(EngineError::OverQuota(Over { bound: Bound::Cpu, limit, frees: None }))
+    }
+
+    /// For a program under way: what it has used so far counts, and is not charged yet.
+    pub(crate) fn ahead(&self, who: &Principal) -> Ahead<'_> {
+        Ahead { books: self, who: who.clone(), ms: AtomicU64::new(0) }
     }
 
     /// Whether its programs may move more over the network.
@@ -170,6 +184,32 @@ fn within(window: &mut Window, now: Duration, bound: Bound, limit: u64, unit: u6
         return Ok(());
     }
     Err(EngineError::OverQuota(Over { bound, limit, frees: window.frees(now, most) }))
+}
+
+/// Processor time that counts until it is charged, or until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ahead<'a> {
+    books: &'a Books,
+    who: Principal,
+    ms: AtomicU64,
+}
+
+impl Ahead<'_> {
+    pub(crate) fn is(&self, used: Duration) {
+        let after = u64::try_from(used.as_millis()).unwrap_or(u64::MAX);
+        let before = self.ms.swap(after, Ordering::Relaxed);
+        if after != before {
+            self.books.charge(&self.who, |account, _| {
+                account.cpu_ahead_ms = account.cpu_ahead_ms.saturating_sub(before).saturating_add(after);
+            });
+        }
+    }
+}
+
+impl Drop for Ahead<'_> {
+    fn drop(&mut self) {
+        self.is(Duration::ZERO);
+    }
 }
 
 /// What a principal has, until dropped.

@@ -12,6 +12,20 @@ fn engine_of(quota: Quota) -> (Arc<Fake>, Engine) {
     engine_with(manners, Settings { quota, network, ..Settings::default() })
 }
 
+/// Behind a wall that can tell how much processor time was used.
+fn measuring(quota: Quota) -> (Arc<Fake>, Engine) {
+    let manners = Manners { measures_cpu: true, ..Manners::default() };
+    engine_with(manners, Settings { quota, ..Settings::default() })
+}
+
+#[track_caller]
+fn stopped_for_cpu(run: &Run) {
+    assert_eq!(run.report.ending, Ending::Cancelled, "{run:?}");
+    let error = run.rich.error.as_ref().unwrap();
+    assert_eq!(error.name, "QuotaError");
+    assert!(error.value.contains("5 CPU seconds an hour is used up"), "{error:?}");
+}
+
 #[track_caller]
 fn refused<T: std::fmt::Debug>(answer: Result<T, EngineError>, wanted: Bound) -> Over {
     match answer {
@@ -62,8 +76,44 @@ async fn processor_time_is_charged_at_the_end_of_each_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_goes_down_costs_all_that_it_could_have_used() {
+async fn a_program_that_uses_too_much_is_stopped_while_it_runs() {
+    let (_, engine) = measuring(Quota { cpu_seconds: Some(5), ..Quota::default() });
+    let begun = tokio::time::Instant::now();
+    stopped_for_cpu(&engine.run(&me(), fresh("sleep 6000\nburn 5000\nsleep 20000")).await.unwrap());
+    assert!(begun.elapsed() < ms(9000), "{:?}", begun.elapsed());
+    let idle = engine.run(&me(), fresh("sleep 29000")).await.unwrap();
+    assert_eq!(idle.report.ending, Ending::Exited { code: 0 }, "who waits uses nothing");
+    // Both together use too much, whichever is looked at first.
+    let both = [3000, 3000].map(|used| spawn(&engine, fresh(&format!("sleep 1\nburn {used}\nsleep 20000"))));
+    let mut stopped = 0;
+    for run in both {
+        let run = run.await.unwrap().unwrap();
+        if run.report.ending != (Ending::Exited { code: 0 }) {
+            stopped_for_cpu(&run);
+            stopped += 1;
+        }
+    }
+    assert_ne!(stopped, 0);
+    let id = sandbox(&engine).await;
+    engine.run(&me(), within(&id, "burn 4000")).await.unwrap();
+    let later = engine.run(&me(), within(&id, "burn 4000\nsleep 5000")).await.unwrap();
+    assert_eq!(later.report.ending, Ending::Exited { code: 0 }, "what was used before is charged already");
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_wall_that_cannot_tell_all_that_there_was_to_use_counts_until_the_end() {
     let (_, engine) = engine_of(Quota { cpu_seconds: Some(5), ..Quota::default() });
+    let cpus = f64::from(belljar_core::Limits::default().cpu_milli) / 1000.0;
+    let begun = tokio::time::Instant::now();
+    stopped_for_cpu(&engine.run(&me(), fresh("sleep 29000")).await.unwrap());
+    let took = begun.elapsed().as_secs_f64() * cpus;
+    assert!((5.0..5.0 + 3.0 * cpus).contains(&took), "{took}");
+    engine.run(&me(), fresh("print a")).await.expect("it is charged what it used, which was next to nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_goes_down_costs_all_that_it_could_have_used() {
+    let (_, engine) = measuring(Quota { cpu_seconds: Some(5), ..Quota::default() });
     let cpus = f64::from(belljar_core::Limits::default().cpu_milli) / 1000.0;
     let time = Duration::from_secs_f64(6.0 / cpus).as_millis();
     engine.run(&me(), fresh(&format!("sleep {time}\ncrash"))).await.unwrap();

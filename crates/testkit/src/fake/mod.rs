@@ -31,6 +31,8 @@ pub struct Manners {
     /// Whether it says that places can have a network, of which there is nothing, and layers, which are only noted.
     pub network: bool,
     pub layers: bool,
+    /// Whether places can tell the processor time that was used in them, which is what `burn` says.
+    pub measures_cpu: bool,
 }
 
 impl Default for Manners {
@@ -44,6 +46,7 @@ impl Default for Manners {
             interpreters: Vec::new(),
             network: false,
             layers: false,
+            measures_cpu: false,
         }
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Place {
     close_takes: Duration,
     acts: AtomicU32,
     moved: Arc<AtomicU64>,
+    measures_cpu: bool,
+    burnt_ms: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Place {
@@ -116,6 +118,8 @@ impl Place {
             close_takes: manners.close_takes,
             acts: AtomicU32::new(0),
             moved: Arc::default(),
+            measures_cpu: manners.measures_cpu,
+            burnt_ms: Arc::default(),
         }
     }
 
@@ -158,6 +162,7 @@ impl Place {
             changed_max: program.changed_max,
             questions: self.questions.clone(),
             moved: self.moved.clone(),
+            burnt_ms: self.burnt_ms.clone(),
         };
         self.programs.spawn(script::play(text.to_owned(), stage));
         Act { number, heard, stop, interrupted, stdin }
@@ -269,6 +274,10 @@ impl Sandbox for Place {
 
     fn moved_bytes(&self) -> u64 {
         self.moved.load(Ordering::SeqCst)
+    }
+
+    fn cpu_used(&self) -> Option<Duration> {
+        self.measures_cpu.then(|| Duration::from_millis(self.burnt_ms.load(Ordering::SeqCst)))
     }
 
     fn is_alive(&self) -> bool {

@@ -57,6 +57,7 @@ pub(super) struct Stage {
     pub(super) changed_max: u32,
     pub(super) questions: Arc<Questions>,
     pub(super) moved: Arc<AtomicU64>,
+    pub(super) burnt_ms: Arc<AtomicU64>,
 }
 
 enum End {
@@ -148,6 +149,9 @@ async fn acts(text: &str, stage: &Stage) -> End {
             }
             "move" => {
                 stage.moved.fetch_add(rest.parse().unwrap_or(0), Ordering::SeqCst);
+            }
+            "burn" => {
+                stage.burnt_ms.fetch_add(rest.parse().unwrap_or(0), Ordering::SeqCst);
             }
             "move-later" => {
                 let (wait, count) = rest.split_once(' ').unwrap_or((rest, ""));
