@@ -44,12 +44,11 @@ pub struct Line {
 }
 
 /// What came of asking a person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided {
     /// Through whose client it was asked.
     pub owner: String,
     /// A program has none before it is approved; its digest is that of its runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// `program` or `call`.
     pub what: &'static str,

@@ -118,10 +118,11 @@ pub struct Call {
 }
 
 /// What a person said to a program or a call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Decision {
     pub principal: String,
     /// A program has none before it is approved.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// `program` or `call`.
     pub what: &'static str,

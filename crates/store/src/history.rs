@@ -71,11 +71,6 @@ impl History {
         self.push(now_ms(), Entry::Called(call));
     }
 
-    /// What a person said. It does not wait either.
-    pub fn decided(&self, decision: Decision) {
-        self.push(now_ms(), Entry::Decided(decision));
-    }
-
     /// So many events are not told one by one.
     pub(crate) fn leave_out(&self, count: u64) {
         self.queue.leave_out(count);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belljar_engine::{EngineError, Event, Observer, SandboxId};
 use serde::Serialize;
 
-use crate::entry::{self, Began, Closed, Code, Ended, Entry, Opened};
+use crate::entry::{self, Began, Closed, Code, Decision, Ended, Entry, Opened};
 use crate::refusals::{Refusals, Room};
 use crate::time::{ms, now_ms};
 use crate::{AuditFile, History};
@@ -15,6 +15,8 @@ pub struct Records {
     pub history: Option<Arc<History>>,
     pub audit: Option<Arc<AuditFile>>,
     refusals: Arc<Refusals>,
+    /// Of what nobody could be asked about, which comes as fast as refusals do, and is refused.
+    unasked: Arc<Refusals>,
 }
 
 /// Programs that were refused and have no line of their own.
@@ -26,7 +28,21 @@ struct Unwritten {
 
 impl Records {
     pub fn new(history: Option<History>, audit: Option<AuditFile>) -> Records {
-        Records { history: history.map(Arc::new), audit: audit.map(Arc::new), refusals: Arc::default() }
+        Records { history: history.map(Arc::new), audit: audit.map(Arc::new), ..Records::default() }
+    }
+
+    /// What a person said, or that nobody could be asked. It does not wait.
+    pub fn decided(&self, decision: Decision) {
+        let now = now_ms();
+        // Told by the refusals that are left out.
+        drop(self.unasked.of_the_last_minute(now));
+        if decision.outcome == "nobody" && self.unasked.take(&decision.principal) == Room::Counted {
+            return;
+        }
+        if let Some(audit) = &self.audit {
+            audit.note("decision", &decision);
+        }
+        self.remember(now, || Entry::Decided(decision));
     }
 
     pub fn are_kept(&self) -> bool {

@@ -113,19 +113,16 @@ impl CallAudit for Calls {
     }
 
     fn decided(&self, decided: &Decided) {
-        match &self.0.audit {
-            Some(audit) => audit.note("decision", decided),
-            None => belljar_gateway::audit::LogOnly.decided(decided),
+        if self.0.audit.is_none() {
+            belljar_gateway::audit::LogOnly.decided(decided);
         }
-        if let Some(history) = &self.0.history {
-            history.decided(Decision {
-                principal: decided.owner.clone(),
-                run: decided.run.clone(),
-                what: decided.what,
-                name: decided.name.clone(),
-                sha256: decided.sha256.clone(),
-                outcome: decided.outcome,
-            });
-        }
+        self.0.decided(Decision {
+            principal: decided.owner.clone(),
+            run: decided.run.clone(),
+            what: decided.what,
+            name: decided.name.clone(),
+            sha256: decided.sha256.clone(),
+            outcome: decided.outcome,
+        });
     }
 }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::client::Caller;
 use crate::host::{signal, until};
+use crate::network::Web;
 use crate::server::{User, folder, private_file};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -225,4 +226,66 @@ fn runs_and_sandboxes_are_lines_of_the_audit() {
     drop(place);
     server.client.shell("echo unseen");
     server.client.shell("echo refused").refused(&["audit", "operator"]);
+}
+
+#[test]
+fn what_a_short_run_printed_is_there_after_its_end() {
+    let (user, _home) = alone("");
+    let mut server = user.serve();
+    server.client.shell("echo brief; echo aside >&2").printed("brief\n");
+    let latest = || json_of(&user, &["history", "--json"])["runs"][0].clone();
+    until("it is written down", SOON, || latest()["ending"] == "exited");
+    let logs = ask(&user, &["logs", latest()["id"].as_str().unwrap()]);
+    assert_eq!((text(&logs), String::from_utf8_lossy(&logs.stderr).into_owned()), ("brief\n".into(), "aside\n".into()));
+}
+
+#[test]
+fn what_was_refused_and_who_decided_is_remembered() {
+    let place = folder(0o700);
+    let file = place.path().join("audit.jsonl");
+    let (user, _home) = alone(&format!("[audit]\nfile = {:?}", file.to_str().unwrap()));
+    let mut server = user.serve_with(&["--approve", "ask"]);
+    // This client has nobody to ask.
+    server.client.shell("echo secretword").refused(&["--approve never"]);
+    server.client.hang_up();
+    assert_eq!(server.wait_exit(SOON).code(), Some(0));
+    let past = json_of(&user, &["history", "--json"]);
+    let (run, decision) = (&past["runs"][0], &past["decisions"][0]);
+    assert_eq!((&run["ending"], &run["error_kind"]), (&json!("refused"), &json!("approval")), "{past}");
+    assert_eq!(
+        (&decision["what"], &decision["name"], &decision["outcome"], &decision["principal"]),
+        (&json!("program"), &json!("shell"), &json!("nobody"), &json!("local"))
+    );
+    assert_eq!(decision["sha256"], run["code_sha256"]);
+    let table = text(&ask(&user, &["history"]));
+    assert!(table.contains("refused appro") && table.contains("approval of shell"), "{table}");
+    let audit = fs::read_to_string(&file).unwrap();
+    let events: Vec<_> = audit
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|line| (line["event"].as_str().unwrap().to_owned(), line["error_kind"].clone()))
+        .collect();
+    assert_eq!(events, [("decision".to_owned(), Value::Null), ("run".to_owned(), json!("approval"))]);
+    assert!(!audit.contains("secretword") && !past.to_string().contains("secretword"));
+}
+
+#[test]
+fn hosts_that_a_run_reached_are_remembered_beside_those_it_was_refused() {
+    let web = Web::plain();
+    let (user, _home) = alone(&web.configuration());
+    let mut server = user.serve();
+    let host = format!("api.test:{}", web.port);
+    let code = format!(
+        "curl -s -o /dev/null -w '%{{size_download}}' http://{host}/large; curl -s -o /dev/null http://evil.test/"
+    );
+    let run = json!({"language": "shell", "code": code, "network": [host]});
+    assert_eq!(server.client.call("run_code", run).stdout(), "8388608");
+    let latest = || json_of(&user, &["history", "--json"])["runs"][0].clone();
+    until("it is written down", SOON, || latest()["ending"] == "exited");
+    let run = latest();
+    assert_eq!(run["refused"], json!(["evil.test:80"]), "{run}");
+    let reached = &run["reached"][0];
+    assert_eq!((&reached["host"], &reached["connections"]), (&json!(host), &json!(1)), "{run}");
+    assert!(reached["bytes_in"].as_u64().unwrap() > 8_388_608 && reached["bytes_out"].as_u64().unwrap() > 20, "{run}");
+    assert_eq!(run["reached"].as_array().unwrap().len(), 1);
 }

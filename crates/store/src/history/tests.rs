@@ -117,14 +117,15 @@ fn what_was_taken_is_read_again_when_it_has_ended() {
     };
     history.called(call);
     for outcome in ["denied", "approved"] {
-        history.decided(Decision {
+        let decision = Decision {
             principal: "ann".into(),
             run: None,
             what: "program",
             name: "python".into(),
             sha256: "0".repeat(64),
             outcome,
-        });
+        };
+        history.push(now, Entry::Decided(decision));
     }
     history.push(now, ended("run_1"));
     history.push(now + 1, began("run_2"));

@@ -100,3 +100,27 @@ fn what_the_audit_could_not_take_is_no_line_of_its() {
     assert_eq!(kept.read().0.len(), 1);
     assert!(kept.lines().is_empty());
 }
+
+#[test]
+fn what_a_person_said_is_always_written_and_that_nobody_was_there_a_few_times() {
+    let kept = Kept::new(false, false);
+    let decide = |outcome| {
+        let (principal, name) = ("ann".to_owned(), "python".to_owned());
+        let (run, what, sha256) = (None, "program", "0".repeat(64));
+        kept.records.decided(Decision { principal, run, what, name, sha256, outcome });
+    };
+    for _ in 0..100 {
+        decide("nobody");
+    }
+    for _ in 0..100 {
+        decide("denied");
+    }
+    kept.records.end();
+    let lines = kept.lines();
+    assert_eq!(lines.len(), 130);
+    assert_eq!((&lines[0]["event"], &lines[0]["outcome"]), (&"decision".into(), &"nobody".into()));
+    assert_eq!((&lines[30]["principal"], &lines[30]["outcome"]), (&"ann".into(), &"denied".into()));
+    assert!(lines[0].get("run").is_none(), "{}", lines[0]);
+    let reader = Reader::open(&kept.folder.path().join("history.db")).unwrap().unwrap();
+    assert_eq!(reader.decisions(&Wanted { limit: 10_000, ..Wanted::default() }).unwrap().len(), 130);
+}
