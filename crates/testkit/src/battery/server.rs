@@ -294,6 +294,10 @@ fn command(launch: &Launch) -> Result<Command, String> {
     let mut command = Command::new(&words[0]);
     // Some cases read all that there is, which is not to be every toolchain of this host.
     command.args(&words[1..]).env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+    if launch.user == User::Same {
+        // The history of whoever runs the tests is not for these; another user has no home to have one in.
+        command.env("XDG_STATE_HOME", own_folder(&launch.folder.join("state"), launch.user)?);
+    }
     if let User::Uid(uid) = launch.user {
         // As root, std also drops the supplementary groups when a uid is set.
         command.uid(uid).gid(uid).env_clear();
