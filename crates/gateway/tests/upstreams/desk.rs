@@ -109,6 +109,7 @@ async fn what_a_person_says_to_a_call_is_told() {
     }
     let again = gateway.call(caller("run_2", None), &tool, arguments).await;
     assert!(again.is_ok(), "always, exactly this: nobody has to be asked");
+    gateway.end().await;
     let decided = watcher.decided.lock().unwrap();
     let outcomes: Vec<_> = decided.iter().map(|decided| decided.outcome).collect();
     assert_eq!(outcomes, ["nobody", "denied", "approved", "approved-same"]);
@@ -116,5 +117,4 @@ async fn what_a_person_says_to_a_call_is_told() {
     assert_eq!((first.owner.as_str(), first.run.as_deref(), first.what), ("ann", Some("run_1"), "call"));
     assert_eq!((first.name.as_str(), first.sha256.len()), ("mock.echo", 64));
     assert!(!format!("{decided:?}").contains("a secret word"));
-    gateway.end().await;
 }
