@@ -95,8 +95,8 @@ async fn the_span_that_another_server_is_told_of_is_the_one_that_is_sent() {
     let sent = all(&mut spans);
     assert_eq!((sent[0].context, sent[0].parent, told.trace), (told, Some(request.span), request.trace));
     assert_ne!(told.span, request.span);
-    let elsewhere = tracer.within(request, async { tokio::spawn(carried(async { current() })) }).await;
-    assert_eq!(elsewhere.await.unwrap(), Some(request), "a task of its own works for the same");
+    let elsewhere = tracer.within(request, async { tokio::spawn(carried(async { current() })).await }).await;
+    assert_eq!(elsewhere.unwrap(), Some(request), "a task of its own works for the same");
     assert_eq!(tracer.calling("direct"), None, "a call of nobody's has no trace");
 }
 
