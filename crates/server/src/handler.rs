@@ -225,6 +225,11 @@ impl Handler {
         }
     }
 
+    /// For whom lists of our own may be kept: where somebody is forwarded on, others are offered more.
+    fn scope_of_own(&self) -> CacheScope {
+        if self.forward.is_some() { CacheScope::Private } else { CacheScope::Public }
+    }
+
     /// Whoever has no pass began nothing.
     fn left(&self, context: &RequestContext<RoleServer>, departure: &Departure) {
         if let Ok(pass) = self.pass(context) {
@@ -349,7 +354,7 @@ impl ServerHandler for Handler {
         let mut templates = if own.is_empty() { resources::templates() } else { own };
         let Some(passage) = self.passage(&who, &context) else {
             let listed = ListResourceTemplatesResult::with_all_items(templates);
-            return Ok(listed.with_ttl_ms(LASTING_MS).with_cache_scope(CacheScope::Public));
+            return Ok(listed.with_ttl_ms(LASTING_MS).with_cache_scope(self.scope_of_own()));
         };
         let list = async {
             templates.extend(passage.templates().await);

@@ -17,6 +17,8 @@ use crate::host;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_belljar");
 pub(crate) const NOBODY: u32 = 65534;
+/// Where servers of the tests' own user remember, unless a test says otherwise: not among what that user's own servers do.
+const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
 
 /// Who runs the program, and what it can find there.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ impl User {
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
-        command.args(words).current_dir("/").env("TMPDIR", self.temporary.path());
+        command.args(words).current_dir("/").env("TMPDIR", self.temporary.path()).env("XDG_STATE_HOME", STATE);
         if let Some(uid) = self.uid {
             // As root, std drops the supplementary groups along with it.
             command.uid(uid).gid(uid).env_clear().env("TMPDIR", self.temporary.path());

@@ -34,7 +34,7 @@ impl Handler {
         };
         let Some(passage) = self.passage(who, context) else {
             let listed = ListPromptsResult::with_all_items(all);
-            return Ok(listed.with_ttl_ms(LASTING_MS).with_cache_scope(CacheScope::Public));
+            return Ok(listed.with_ttl_ms(LASTING_MS).with_cache_scope(self.scope_of_own()));
         };
         for prompt in passage.prompts().await {
             // What is ours stays ours.
