@@ -164,6 +164,8 @@ pub enum Gone {
     Spent,
     #[error("the sandbox went down")]
     Lost,
+    #[error("the sandbox was lost with the server that it was in")]
+    WithItsServer,
 }
 
 /// As a person says it.

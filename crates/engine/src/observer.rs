@@ -19,6 +19,12 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn can_record(&self) -> bool {
         true
     }
+
+    /// Whether a sandbox of this owner's was lost with a server that is no more. Asked of those that are not known here, and
+    /// answered at once.
+    fn has_lost(&self, _owner: &Principal, _sandbox: &str) -> bool {
+        false
+    }
 }
 
 /// Tells all of them, in order.
@@ -137,7 +143,7 @@ impl From<Gone> for Closed {
             Gone::Idle(_) => Closed::Idle,
             Gone::Old(_) => Closed::TooOld,
             Gone::Destroyed | Gone::Spent => Closed::Destroyed,
-            Gone::Lost => Closed::Lost,
+            Gone::Lost | Gone::WithItsServer => Closed::Lost,
         }
     }
 }

@@ -258,7 +258,14 @@ impl Sandboxes {
         let now = Instant::now();
         let age_max = self.age_max();
         let table = self.table();
-        let named = table.find(who, id)?.clone();
+        let found = table.find(who, id).cloned();
+        let named = match found {
+            Ok(named) => named,
+            Err(error) => {
+                drop(table);
+                return Err(self.or_of_before(error, who, id));
+            }
+        };
         // Not swept yet, and already over.
         if named.ends(now, age_max) <= now {
             return Err(EngineError::SandboxGone { why: named.expiry(now, age_max) });
@@ -307,13 +314,24 @@ impl Sandboxes {
         who: &Principal,
         id: &str,
     ) -> Result<JoinHandle<Result<(), EngineError>>, EngineError> {
-        let named = {
-            let mut table = self.table();
-            let named = table.find(who, id)?.clone();
-            table.remove(&named, Gone::Destroyed);
-            named
-        };
+        let mut table = self.table();
+        let found = table.find(who, id).cloned();
+        if let Ok(named) = &found {
+            table.remove(named, Gone::Destroyed);
+        }
+        drop(table);
+        let named = found.map_err(|error| self.or_of_before(error, who, id))?;
         Ok(self.close(&named, Closed::Destroyed))
+    }
+
+    /// Why a sandbox is not here, as far as somebody remembers more than we do.
+    fn or_of_before(&self, error: EngineError, who: &Principal, id: &str) -> EngineError {
+        match error {
+            EngineError::UnknownSandbox if self.observers.iter().any(|observer| observer.has_lost(who, id)) => {
+                EngineError::SandboxGone { why: Gone::WithItsServer }
+            }
+            error => error,
+        }
     }
 
     /// Closes what is past its time, and says when to look again.

@@ -12,7 +12,7 @@ const CODE_BYTES_MAX: usize = 64 * 1024;
 
 /// What a caller was told, and what it called a sandbox.
 const WORDS_BYTES_MAX: usize = 1024;
-const ID_BYTES_MAX: usize = 64;
+pub(crate) const ID_BYTES_MAX: usize = 64;
 
 /// The ending of what never began.
 pub(crate) const REFUSED: &str = "refused";

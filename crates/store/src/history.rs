@@ -12,7 +12,7 @@ use crate::StoreError;
 use crate::entry::{Began, Call, Closed, Decision, Ended, Entry, Opened, Task};
 use crate::process::{Fate, Process};
 use crate::queue::{Batch, Queue};
-use crate::{now_ms, retention, schema};
+use crate::{Reader, now_ms, retention, schema};
 
 /// What waits to be written, at most.
 const ENTRIES_MAX: usize = 4096;
@@ -40,6 +40,9 @@ pub struct History {
     queue: Arc<Queue>,
     ended: Arc<(Mutex<bool>, Condvar)>,
     pub(crate) keeps_code: bool,
+    file: PathBuf,
+    /// Opened by the first who asks for what was before.
+    before: Mutex<Option<Reader>>,
 }
 
 impl History {
@@ -50,7 +53,7 @@ impl History {
         let queue = Arc::new(Queue::new(ENTRIES_MAX));
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
         let keeps_code = settings.code;
-        let (path, incoming, done) = (settings.file.clone(), queue.clone(), ended.clone());
+        let (file, incoming, done) = (settings.file.clone(), queue.clone(), ended.clone());
         let writer = Writer { database, server, settings };
         let started = thread::Builder::new().name("history".into()).spawn(move || {
             writer.write_all(&incoming);
@@ -58,8 +61,17 @@ impl History {
             *flag.lock().unwrap_or_else(PoisonError::into_inner) = true;
             told.notify_all();
         });
-        started.map_err(|error| StoreError::NoPlace { path, error })?;
-        Ok(History { queue, ended, keeps_code })
+        started.map_err(|error| StoreError::NoPlace { path: file.clone(), error })?;
+        Ok(History { queue, ended, keeps_code, file, before: Mutex::new(None) })
+    }
+
+    /// Whether a sandbox of this principal's was lost with its server. What cannot be read is not known.
+    pub(crate) fn has_lost(&self, principal: &str, sandbox: &str) -> bool {
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        if before.is_none() {
+            *before = Reader::open(&self.file).ok().flatten();
+        }
+        before.as_ref().is_some_and(|reader| reader.has_lost(principal, sandbox).unwrap_or_default())
     }
 
     pub(crate) fn push(&self, at_ms: i64, entry: Entry) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use belljar_core::Reached;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::Serialize;
 
 use crate::process::{Fate, Process};
@@ -218,6 +218,18 @@ impl Reader {
             })
         })?;
         rows.collect()
+    }
+
+    /// Whether a sandbox of this principal's went with its server: at an end in order, or at another.
+    pub(crate) fn has_lost(&self, principal: &str, sandbox: &str) -> Result<bool, StoreError> {
+        let select = "SELECT b.why, s.boot, s.namespace, s.pid, s.started
+             FROM sandboxes b LEFT JOIN servers s ON s.id = b.server WHERE b.id = ?1 AND b.principal = ?2";
+        let mut select = self.database.prepare_cached(select).map_err(|error| self.broken(error))?;
+        let found = select.query_row([sandbox, principal], |row| match row.get::<_, Option<String>>(0)?.as_deref() {
+            Some(why) => Ok(why == "lost" || why == "shutdown"),
+            None => self.is_lost(row, 1),
+        });
+        found.optional().map(Option::unwrap_or_default).map_err(|error| self.broken(error))
     }
 
     /// The latest first.

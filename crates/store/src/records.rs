@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belljar_engine::{EngineError, Event, Observer, SandboxId};
+use belljar_engine::{EngineError, Event, Observer, Principal, SandboxId};
 use serde::Serialize;
 
 use crate::entry::{self, Began, Closed, Code, Decision, Ended, Entry, Opened};
@@ -106,6 +106,12 @@ impl Observer for Records {
         if let Some(history) = &self.history {
             history.end();
         }
+    }
+
+    fn has_lost(&self, owner: &Principal, sandbox: &str) -> bool {
+        // No longer than any id is.
+        let history = self.history.as_ref().filter(|_| sandbox.len() <= entry::ID_BYTES_MAX);
+        history.is_some_and(|history| history.has_lost(owner.as_str(), sandbox))
     }
 
     fn can_record(&self) -> bool {

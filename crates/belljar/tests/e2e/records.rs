@@ -160,7 +160,30 @@ fn what_went_with_a_killed_server_is_told_as_lost() {
         let ending = |id: &Value| past["runs"].as_array().unwrap().iter().find(|run| run["id"] == *id).cloned();
         past["runs"].as_array().unwrap().len() == 2 && ending(&json!(run)).unwrap()["ending"] == "lost"
     });
-    assert!(next.client.shell_in(&sandbox, "echo on").is_error(), "a sandbox does not outlive its server");
+    let lost = "the sandbox was lost with the server that it was in; call create_sandbox";
+    let told = next.client.shell_in(&sandbox, "echo on");
+    assert!(told.is_error() && told.text().contains(lost), "{}", told.result);
+    let told = next.client.call("destroy_sandbox", json!({"sandbox_id": sandbox}));
+    assert!(told.text().contains("lost with the server"), "{}", told.result);
+    let unknown = next.client.shell_in("sb_0000000000000000000000", "echo on");
+    assert!(unknown.text().contains("no such sandbox"), "{}", unknown.result);
+}
+
+#[test]
+fn what_went_with_a_server_that_ended_in_order_is_lost_to_its_owner_alone() {
+    let (user, _home) = alone("");
+    let mut server = user.serve();
+    let sandbox = server.client.create(json!({}));
+    signal(server.pid(), "TERM");
+    assert!(server.wait_exit(SOON).success());
+    let mut next = user.serve();
+    let told = next.client.shell_in(&sandbox, "echo on");
+    assert!(told.text().contains("lost with the server that it was in"), "{}", told.result);
+    // One that stands in another server is not lost, and here it is as if it were not.
+    let mut other = user.serve();
+    let there = other.client.create(json!({}));
+    assert!(next.client.shell_in(&there, "echo on").text().contains("no such sandbox"));
+    assert!(!other.client.shell_in(&there, "echo on").is_error());
 }
 
 #[test]

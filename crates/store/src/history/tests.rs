@@ -247,6 +247,12 @@ fn what_a_server_left_that_is_no_more_is_lost() {
         let reader = reader(&settings);
         assert_eq!((state(&reader, "sb_alive"), ending(&reader, "run_alive").as_str()), ("open", "running"));
         assert_eq!(state(&reader, "sb_elsewhere"), "open", "of another namespace nothing is known");
+        let principal = &reader.sandboxes(&all()).unwrap()[0].principal;
+        let has_lost = |id: &str| reader.has_lost(principal, id).unwrap();
+        assert!(has_lost("sb_reused") && has_lost("sb_rebooted") && !reader.has_lost("another", "sb_reused").unwrap());
+        for known in ["sb_alive", "sb_elsewhere", "sb_closed_reused", "sb_nobody"] {
+            assert!(!has_lost(known), "{known}");
+        }
         for name in ["reused", "rebooted"] {
             assert_eq!(state(&reader, &format!("sb_{name}")), "lost", "{name} after {starts} starts");
             assert_eq!(ending(&reader, &format!("run_{name}")), "lost");
