@@ -3,20 +3,23 @@
 //! Why tasks: a caller may drop its call at any moment. Dropping only gives an order ([`Orders`]); the task that knows
 //! what is alive where always comes to its own end, so that nothing is half done between two awaits.
 
+mod attending;
+mod creating;
+mod files;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::{
-    Backend, BackendError, Content, FileError, FileErrorKind, Ground, Language, Listing, Network, Range, Source, Spec,
-    Then,
-};
+use belljar_core::{Backend, BackendError, Language, Network, Source, Spec, Then};
 use tokio::sync::broadcast;
 use tokio::task::JoinError;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::TaskTracker;
 
+use self::attending::Attending;
+pub use self::files::{LIST_ENTRIES_MAX, READ_BYTES_MAX};
 use crate::admission::Admission;
 use crate::carry::Carried;
 use crate::flight::Flight;
@@ -25,23 +28,16 @@ use crate::kernels::Kind;
 use crate::lease::{self, Lessor};
 use crate::news::{News, Newsroom};
 use crate::outputs::Outputs;
-use crate::provision::{NotProvided, Shelf};
 use crate::quota::Books;
-use crate::sandboxes::{self, Arrival, InUse, Sandboxes};
+use crate::sandboxes::{self, InUse, Sandboxes};
 use crate::shared::{Entered, Shared};
 use crate::teardown::{Tasks, Teardowns};
 use crate::tenure::Tenure;
 use crate::{
-    Answer, Attendance, Away, Console, CreateRequest, Departure, EngineError, Event, JobAction, JobView, Observer,
-    Outside, Phase, PoolInfo, Principal, Quota, Refusal, Run, RunId, RunRequest, SandboxId, SandboxInfo, Settings,
-    Stays, StdinThen, Wants, Wish,
+    Answer, Attendance, Away, Console, Departure, EngineError, Event, JobAction, JobView, Observer, Outside, Phase,
+    PoolInfo, Principal, Quota, Refusal, Run, RunId, RunRequest, SandboxInfo, Settings, Stays, StdinThen, Wish,
 };
-use crate::{Overview, Printed, check, jobs, limits, network, overview, questions, templates, traffic};
-
-/// The most that one [`Engine::read`] returns, whatever its range says.
-pub const READ_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// The most entries that one [`Engine::list`] returns.
-pub const LIST_ENTRIES_MAX: u32 = 10_000;
+use crate::{Overview, Printed, check, jobs, limits, network, overview, templates};
 
 /// How long a job's input waits for a program that does not read.
 const STDIN_WAIT: Duration = Duration::from_secs(5);
@@ -356,112 +352,6 @@ impl Engine {
         Ok((entered, used))
     }
 
-    pub async fn create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
-        let created = self.try_create(who, request).await;
-        created.inspect_err(|error| {
-            self.shared().tell(&Event::SandboxRefused { owner: who, why: &Refusal::from(error) });
-        })
-    }
-
-    async fn try_create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
-        let shared = self.shared();
-        let _entered = shared.enter()?;
-        shared.can_record()?;
-        let template = shared.template(request.template.as_deref())?;
-        let limits = limits::grant(&request.wish.over(&template.wish), &shared.settings.ceiling)?;
-        let age_max = shared.sandboxes.tenure().age_max;
-        if request.idle.is_some_and(|idle| idle > age_max) {
-            return Err(EngineError::LimitTooHigh { name: "timeout", max: format!("{} seconds", age_max.as_secs()) });
-        }
-        check::env(&request.env)?;
-        check::packages(&request.wants.packages)?;
-        let wished = if request.wants.network.is_empty() { &template.network } else { &request.wants.network };
-        let granted = network::grant(wished, &shared.settings.network)?;
-        let has_network = granted.network != Network::None;
-        if has_network {
-            shared.books.may_move(who)?;
-        }
-        let id = SandboxId::random()?;
-        let hold = shared.books.hold_sandbox(who, limits.memory_bytes)?;
-        let slot = shared.sandboxes.slot().await?;
-        let env = over(granted.env, over(template.env, request.env));
-        let waiting = templates::kernel(&template.ground, &shared.interpreters, &shared.languages);
-        let packages = [template.packages, request.wants.packages].concat();
-        let shelf = self.furnish(who, &template.ground, packages).await?;
-        let files = shared.files(who).await;
-        let layers = [shelf.layers(), files.clone()].concat();
-        let (network, ground) = (granted.network, template.ground);
-        let owner = shelf.owner(shared.provisions.as_ref());
-        let spec = Spec { limits, env, network, ground, layers, owner, waiting, ..Spec::default() };
-        let opening = Instant::now();
-        let sandbox = tokio::select! {
-            biased;
-            () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
-            opened = shared.lessor.open(&spec) => opened?,
-        };
-        let arrival = Arrival { id, limits, idle: request.idle, sandbox, shelf, files, slot, hold, has_network };
-        // Before anybody can close it: its end is told after its beginning.
-        shared.tell(&Event::SandboxOpened {
-            owner: who,
-            sandbox: &arrival.id,
-            template: request.template.as_deref(),
-            limits: &arrival.limits,
-            isolation: arrival.sandbox.isolation(),
-            took: opening.elapsed(),
-        });
-        let info = shared.sandboxes.add(who, arrival)?;
-        self.answer_questions(who, &info.id);
-        tracing::info!(sandbox = %info.id, owner = who.as_str(), "a sandbox was created");
-        Ok(info)
-    }
-
-    /// What a created sandbox has of packages: those it was asked for, or what most ask for, if that is there.
-    async fn furnish(&self, who: &Principal, ground: &Ground, packages: Vec<String>) -> Result<Shelf, EngineError> {
-        let shared = self.shared();
-        let Some(provisions) = &shared.provisions else {
-            return if packages.is_empty() {
-                Ok(Shelf::new(who, ground, Vec::new()))
-            } else {
-                Err(EngineError::NoPackages)
-            };
-        };
-        provisions.packages.look_for_base(ground).await;
-        let base = provisions.packages.base(ground);
-        let mut shelf = Shelf::new(who, ground, base.into_iter().collect());
-        if !packages.is_empty() {
-            let wants = Wants { packages, network: Vec::new() };
-            // Without a program there is nothing to infer from, and the shell's packages are Python's.
-            let (nothing, phase) = (Source::Command(String::new()), Phase::default());
-            tokio::select! {
-                biased;
-                () = shared.stop.cancelled() => return Err(EngineError::ShuttingDown),
-                provided = provisions.ahead(&nothing, &wants, &mut shelf, &[], &phase) => match provided {
-                    Ok(_) => {}
-                    Err(NotProvided::Refused(error)) => return Err(error),
-                    Err(NotProvided::Failed { error }) => {
-                        return Err(EngineError::NotInstalled { next_step: error.kind.next_step(), words: error.words });
-                    }
-                },
-            }
-        }
-        Ok(shelf)
-    }
-
-    /// As long as the sandbox stands.
-    fn answer_questions(&self, who: &Principal, id: &SandboxId) {
-        let shared = self.shared().clone();
-        let Ok(mut used) = shared.sandboxes.take(who, id.as_str()) else { return };
-        used.rest();
-        self.shared().tasks.spawn(async move {
-            let closing = used.named.closing.clone();
-            tokio::select! {
-                () = closing.cancelled() => {}
-                () = questions::answer_all(used.sandbox(), &shared, &used.named.shelf, &used.named.desks) => {}
-                never = traffic::watch_created(&used, &shared) => match never {},
-            }
-        });
-    }
-
     /// Ends a sandbox and the programs in it; returns when nothing of it is left.
     pub async fn destroy(&self, who: &Principal, id: &str) -> Result<(), EngineError> {
         let _entered = self.shared().enter()?;
@@ -473,51 +363,6 @@ impl Engine {
     /// The caller's own, oldest first.
     pub fn sandboxes(&self, who: &Principal) -> Vec<SandboxInfo> {
         self.shared().sandboxes.list(who)
-    }
-
-    /// At most [`READ_BYTES_MAX`] of a file.
-    pub async fn read(&self, who: &Principal, id: &str, path: &str, range: Range) -> Result<Content, EngineError> {
-        let path = checked(path)?;
-        let range = Range { length: range.length.min(READ_BYTES_MAX), ..range };
-        self.with_files(who, id, |shared, used| async move {
-            let answer = shared.file_answer(&used, used.sandbox().read(&path, range)).await;
-            settle(used, answer)
-        })
-        .await
-    }
-
-    pub async fn write(&self, who: &Principal, id: &str, path: &str, bytes: Vec<u8>) -> Result<(), EngineError> {
-        let path = checked(path)?;
-        self.shared().jobs.outdate(id);
-        self.with_files(who, id, |shared, used| async move {
-            if bytes.len() as u64 > used.named.limits.disk_bytes {
-                return Err(EngineError::Backend(BackendError::File(FileError { kind: FileErrorKind::NoSpace, path })));
-            }
-            let answer = shared.file_answer(&used, used.sandbox().write(&path, bytes)).await;
-            if answer.is_ok() {
-                shared.news.tell_written(&used.named.owner, &used.named.id, &path);
-            }
-            settle(used, answer)
-        })
-        .await
-    }
-
-    /// At most [`LIST_ENTRIES_MAX`] entries.
-    pub async fn list(
-        &self,
-        who: &Principal,
-        id: &str,
-        path: &str,
-        depth: u32,
-        entries_max: u32,
-    ) -> Result<Listing, EngineError> {
-        let path = checked(path)?;
-        let entries_max = entries_max.min(LIST_ENTRIES_MAX);
-        self.with_files(who, id, |shared, used| async move {
-            let answer = shared.file_answer(&used, used.sandbox().list(&path, depth, entries_max)).await;
-            settle(used, answer)
-        })
-        .await
     }
 
     /// A recent run of the caller's, if there was more to it than an answer shows, and it is not forgotten yet.
@@ -618,121 +463,6 @@ impl Engine {
     fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
-    /// Carries out a file operation as a task, which ends with the call.
-    async fn with_files<T, F>(
-        &self,
-        who: &Principal,
-        id: &str,
-        operation: impl FnOnce(Arc<Shared>, InUse) -> F,
-    ) -> Result<T, EngineError>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, EngineError>> + Send + 'static,
-    {
-        let shared = self.shared();
-        let entered = shared.enter()?;
-        let used = shared.sandboxes.take(who, id)?;
-        let operation = operation(shared.clone(), used);
-        let task = async move {
-            let answer = operation.await;
-            drop(entered);
-            answer
-        };
-        joined(AbortOnDropHandle::new(shared.tasks.spawn(task))).await
-    }
-}
-
-/// A caller that waits for a run. Leaving before the end cancels the run, unless it hung up and may come back.
-struct Attending {
-    shared: Arc<Shared>,
-    flight: Arc<Flight>,
-    departure: Departure,
-    answered: bool,
-    /// Whether it is a job already, to which a caller came back.
-    again: bool,
-}
-
-impl Attending {
-    fn new(shared: &Arc<Shared>, flight: Arc<Flight>, departure: Departure) -> Attending {
-        shared.jobs.attend(&flight);
-        Attending { shared: shared.clone(), flight, departure, answered: false, again: false }
-    }
-
-    fn again(shared: &Arc<Shared>, flight: Arc<Flight>, departure: Departure) -> Attending {
-        Attending { shared: shared.clone(), flight, departure, answered: false, again: true }
-    }
-
-    /// The end of the run; `None` if that does not come in time, or the caller wants to leave before it.
-    async fn stay(&self, time: Duration, leave: Option<&CancellationToken>) -> Option<Result<Arc<Run>, EngineError>> {
-        let leaves = async {
-            match leave {
-                Some(leave) => leave.cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            finished = self.flight.finished() => Some(finished),
-            () = leaves => None,
-            () = tokio::time::sleep(time) => None,
-        }
-    }
-
-    async fn until_the_end(mut self) -> Result<Arc<Run>, EngineError> {
-        let finished = self.flight.finished().await;
-        self.is_answered();
-        finished
-    }
-
-    fn is_answered(&mut self) {
-        self.answered = true;
-    }
-}
-
-impl Drop for Attending {
-    fn drop(&mut self) {
-        let shared = &self.shared;
-        if self.again {
-            if !self.answered && !self.departure.is_hang_up() {
-                self.flight.cancel.cancel();
-            }
-            return;
-        }
-        if self.answered {
-            shared.jobs.leave(&self.flight);
-            return;
-        }
-        // In this order, so that whoever looks finds it in one of the two places.
-        let orphaned = self.departure.is_hang_up() && !shared.stop.is_cancelled() && shared.jobs.orphan(&self.flight);
-        shared.jobs.leave(&self.flight);
-        if orphaned {
-            let (shared, flight, departure) = (shared.clone(), self.flight.clone(), self.departure.clone());
-            let mourning = async move { shared.jobs.mourn(flight, departure, shared.stop.clone()).await };
-            self.shared.tasks.spawn(mourning);
-        } else {
-            self.flight.cancel.cancel();
-        }
-    }
-}
-
-/// Lets go of a sandbox after a file operation: one that is gone leaves the table.
-fn settle<T>(mut used: InUse, answer: Result<T, EngineError>) -> Result<T, EngineError> {
-    if matches!(answer, Err(EngineError::Lost)) || !used.sandbox().is_alive() {
-        used.doubt();
-    }
-    answer
-}
-
-/// Variables, of which the second list's go before the first's.
-fn over(base: Vec<(String, String)>, own: Vec<(String, String)>) -> Vec<(String, String)> {
-    let kept = base.into_iter().filter(|(name, _)| !own.iter().any(|(other, _)| other == name));
-    let kept: Vec<_> = kept.collect();
-    kept.into_iter().chain(own).collect()
-}
-
-fn checked(path: &str) -> Result<String, EngineError> {
-    check::path(path).map_err(|error| EngineError::Backend(BackendError::File(error)))?;
-    Ok(path.to_owned())
 }
 
 /// A task's answer. A panic in a backend ends the call, not the engine.

@@ -3,13 +3,25 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Principal, Printed, Run, RunId, SandboxId};
+use crate::{Principal, Run, RunId, SandboxId};
 
 /// Shorter output is shown whole in the answer, so that its caller does not come back for it.
 const WORTH_KEEPING_BYTES: usize = 1024;
 
 /// Its operator may, and finds the latest of those: a quarter of a megabyte at most.
 const SHORT_MAX: usize = 256;
+
+/// What a run has printed, as far as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Printed {
+    pub run: RunId,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Bytes at its beginning that are forgotten.
+    pub missed: u64,
+    /// How it ended, if it did.
+    pub ending: Option<&'static str>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Outputs {

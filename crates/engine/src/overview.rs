@@ -7,7 +7,7 @@ use belljar_core::Source;
 
 use crate::flight::Flight;
 use crate::shared::Shared;
-use crate::{PoolInfo, Principal, RunId, SandboxId, SandboxInfo};
+use crate::{PoolInfo, Principal, Printed, RunId, SandboxId, SandboxInfo};
 
 #[derive(Debug, Clone)]
 pub struct Overview {
@@ -34,18 +34,6 @@ pub struct RunInfo {
     pub has_begun: bool,
     /// Whether nobody waits for it.
     pub is_job: bool,
-}
-
-/// What a run has printed, as far as it is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Printed {
-    pub run: RunId,
-    pub stdout: Vec<u8>,
-    pub stderr: Vec<u8>,
-    /// Bytes at its beginning that are forgotten.
-    pub missed: u64,
-    /// How it ended, if it did.
-    pub ending: Option<&'static str>,
 }
 
 pub(crate) fn of(shared: &Shared) -> Overview {
