@@ -48,6 +48,8 @@ pub(crate) struct Process {
     condemned: bool,
     /// While it ran, something in the sandbox was killed for memory. If it ended by a kill, that was why.
     memory_ran_out: bool,
+    /// It was killed for memory itself, and will be seen to be dead soon.
+    is_felled: bool,
     /// Signals to be sent when its number is known: the lowest bit is signal 1.
     signals: u64,
 }
@@ -137,6 +139,7 @@ impl Process {
             usage: Usage::default(),
             condemned: false,
             memory_ran_out: false,
+            is_felled: false,
             signals: 0,
         })
     }
@@ -160,6 +163,7 @@ impl Process {
             usage: Usage::default(),
             condemned: false,
             memory_ran_out: false,
+            is_felled: false,
             signals: 0,
         })
     }
@@ -206,13 +210,20 @@ impl Process {
         self.condemned
     }
 
-    pub(crate) fn memory_ran_out(&mut self) {
+    /// Something was killed for memory: these, or everybody.
+    pub(crate) fn memory_ran_out(&mut self, killed: Option<&[i32]>) {
+        let program = self.program().map(|pid| pid.as_raw_nonzero().get());
         self.memory_ran_out = true;
+        self.is_felled |= killed.is_none_or(|killed| program.is_some_and(|program| killed.contains(&program)));
     }
 
-    /// What was killed for memory before now is not what will end it.
+    pub(crate) fn is_felled(&self) -> bool {
+        self.is_felled
+    }
+
+    /// What was killed for memory before now is not what will end it, unless that was itself.
     pub(crate) fn memory_suffices(&mut self) {
-        self.memory_ran_out = false;
+        self.memory_ran_out = self.is_felled;
     }
 
     /// What an end by `exit` was.

@@ -282,12 +282,12 @@ impl Processes {
 
     /// Kills processes for their memory. Whose they are is not asked: a program that then ends by a kill was told why.
     pub(crate) fn kill_for_memory(&mut self, pids: &[i32]) {
-        self.all_mut().for_each(Process::memory_ran_out);
+        self.all_mut().for_each(|process| process.memory_ran_out(Some(pids)));
         pids.iter().for_each(|&pid| tree::signal(pid, Signal::KILL));
     }
 
     pub(crate) fn kill_all_for_memory(&mut self) {
-        self.all_mut().for_each(Process::memory_ran_out);
+        self.all_mut().for_each(|process| process.memory_ran_out(None));
         sys::kill_everyone();
     }
 

@@ -121,8 +121,10 @@ fn paths_that_climb() {
     client.shell_in(&sandbox, &format!("ln -s / root; ln -s {up}/etc/passwd up; mkfifo fifo")).printed("");
     assert!(read(client, "up").field("content").as_str().unwrap().starts_with("agent:x:1000:"));
 
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    for path in [manifest, &format!("root{manifest}"), &format!("{up}{manifest}"), "root/work", "../../root/.bashrc"] {
+    // Of the checkout nothing is seen but what may lie in it for programs to use, such as toolchains.
+    let (manifest, sources) = (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), env!("CARGO_MANIFEST_DIR"));
+    let sources = format!("root{sources}/src");
+    for path in [manifest, &format!("root{manifest}"), &format!("{up}{manifest}"), &sources, "../../root/.bashrc"] {
         read(client, path).refused(&["no such file or directory"]);
     }
     read(client, "fifo").refused(&["not a regular file"]);

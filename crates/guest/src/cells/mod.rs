@@ -202,7 +202,8 @@ impl Kernel {
 
     /// Whether a cell can be run in it.
     pub(crate) fn is_usable(&self) -> bool {
-        self.process.standing_runner().is_some() && self.control.is_open() && !self.spent
+        let stands = self.process.standing_runner().is_some() && !self.process.is_felled();
+        stands && self.control.is_open() && !self.spent
     }
 
     /// Whether it waits for its first cell.
