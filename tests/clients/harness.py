@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 
+import anyio
 import httpx2
 import jsonschema
 from mcp import Client, StdioServerParameters
@@ -78,12 +79,30 @@ class Place:
                 http = httpx2.AsyncClient(headers=self.headers(), timeout=60, transport=at)
                 http = await stack.enter_async_context(http)
                 server = streamable_http_client(url, http_client=http)
+            leaving = stack.enter_context(Leaving())
             client = await stack.enter_async_context(Client(server, mode=mode, cache=None, **options))
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             yield Connection(client, tools, self)
+            leaving.begun = self.transport == "sse"
 
     def headers(self):
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+
+class Leaving:
+    """The SDK's reader of event streams fails when something comes for a client that is just leaving, as the news of other
+    clients' sandboxes may. That is no failure of a check which has come to its end; before it, it is one."""
+
+    begun = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, BaseExceptionGroup):
+            _, error = error.split(anyio.BrokenResourceError)
+            return self.begun and error is None
+        return self.begun and isinstance(error, anyio.BrokenResourceError)
 
 
 class HttpServer:
