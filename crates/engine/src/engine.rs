@@ -177,11 +177,6 @@ impl Engine {
         let stays = match attendance.stays {
             Stays::Away(away) => {
                 let flight = self.begin(who, request, None, Some(away), attendance.phase, attendance.occasion)?;
-                if let Err(refused) = shared.jobs.add(&flight) {
-                    flight.cancel.cancel();
-                    self.refuse(who, &flight.request, &refused);
-                    return Err(refused);
-                }
                 return Ok(Answer::Job(jobs::view(&flight, Some(0))?));
             }
             Stays::For(time) => time,
@@ -304,6 +299,9 @@ impl Engine {
         }
         let (flight, mut controls) =
             Flight::new(RunId::random()?, who.clone(), request, sandbox, phase, occasion, cancel);
+        if away.is_some() {
+            shared.jobs.add(&flight).inspect_err(|error| self.refuse(who, &flight.request, error))?;
+        }
         shared.tell(&Event::RunAsked { owner: who, run: &flight.id });
         let watcher = console.map(|console| {
             controls.input = Some(console.input);

@@ -10,7 +10,7 @@ fn stays(time: Duration) -> Attendance {
     Attendance::new(Stays::For(time))
 }
 
-fn away(away: Away) -> Attendance {
+pub(super) fn away(away: Away) -> Attendance {
     Attendance::new(Stays::Away(away))
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use belljar_engine::{Event, Observer, Outside, Quota, Refusal};
+use belljar_engine::{Away, Event, Observer, Outside, Quota, Refusal};
 use tokio::time::sleep;
 
+use super::jobs::away;
 use super::*;
 
 #[derive(Debug, Default)]
@@ -87,6 +88,20 @@ async fn who_is_refused_for_want_of_room_is_told_once() {
     sandbox(&engine).await;
     assert!(engine.create(&me(), CreateRequest::default()).await.is_err());
     assert_eq!(diary.take()[1..], ["no sandbox too-many-sandboxes"]);
+
+    let (diary, engine) = observed(Manners::default(), Settings::default());
+    let id = sandbox(&engine).await;
+    let me = me();
+    let background = || engine.attend(&me, within(&id, "sleep 3600000"), away(Away::LetsSandboxExpire));
+    for _ in 0..32 {
+        background().await.unwrap();
+    }
+    settle().await;
+    diary.take();
+    assert!(background().await.is_err());
+    settle().await;
+    assert_eq!(diary.take(), ["refused too-many-jobs"]);
+    engine.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
