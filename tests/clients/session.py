@@ -21,8 +21,9 @@ from harness import LEGACY, MODERN, HttpServer, Place, reason, refused, said, st
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 FILES = ["one.txt", "two.txt", "sub/three.txt", "sub/deep/four.txt"]
-# What a heeded timeout is given, and a stubborn one.
-TIMEOUT = 0.4
+# What a heeded timeout is given, and a stubborn one. Long enough for a kernel to start and to run what comes first, on a machine
+# that is busy.
+TIMEOUT = 1.0
 # No interrupt reaches it: it holds the interpreter's lock in a call that waits, with every signal held back.
 STUBBORN = "import ctypes, signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); ctypes.PyDLL(None).sleep(60)"
 # This may be ended by interrupts that come close together: then the kernel lives, and that is to be told.

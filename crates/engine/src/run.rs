@@ -41,11 +41,17 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 /// not answer, and waiting on would break the promise of the wall limit.
 const GRACE: Duration = Duration::from_millis(300);
 
+/// The same in a sandbox that was created: there are files and variables in it, which are worth more than an answer in time. A
+/// guest that only did not get its turn on a busy host answers within this.
+const GRACE_CREATED: Duration = Duration::from_secs(3);
+
 /// And so much more for each GiB that it may have used: a killed process is gone when its memory is given back.
 const GRACE_PER_GIB: Duration = Duration::from_millis(100);
 
-fn grace(limits: &Limits, slowness: u32) -> Duration {
-    (GRACE + GRACE_PER_GIB.mul_f64(limits.memory_bytes as f64 / (1u64 << 30) as f64)) * slowness.max(1)
+fn grace(flight: &Flight, limits: &Limits, slowness: u32) -> Duration {
+    let at_least = if flight.sandbox.is_some() { GRACE_CREATED } else { Duration::ZERO };
+    let grace = GRACE + GRACE_PER_GIB.mul_f64(limits.memory_bytes as f64 / (1u64 << 30) as f64);
+    (grace * slowness.max(1)).max(at_least)
 }
 
 /// How long a guest may take to start a program. It counts before the wall limit does, which begins with the program.
@@ -103,6 +109,18 @@ impl Orders {
         }
     }
 
+    /// So long, or less where what is in the sandbox goes anyway.
+    async fn lose_patience(&self, grace: Duration) {
+        let in_haste = async {
+            self.closing.cancelled().await;
+            sleep(GRACE).await;
+        };
+        tokio::select! {
+            () = in_haste => {}
+            () = sleep(grace) => {}
+        }
+    }
+
     /// What a caller hears whose program did not start for an order.
     pub(crate) async fn refusal(&self) -> EngineError {
         self.given().await.refusal()
@@ -150,8 +168,8 @@ pub(crate) async fn run(
     let cwd = program.cwd.clone();
     let manner = Manner::of(&program.source);
     let slowness = sandbox.slowness().max(1);
-    let grace = grace(limits, slowness);
-    let mut running = start(sandbox, program, orders).await?;
+    let grace = grace(flight, limits, slowness);
+    let mut running = start(sandbox, program, orders, grace).await?;
     let started = Instant::now();
     let _seated = at.desks.seat(running.number(), at.place);
     // When its time is over, what it waited for others aside.
@@ -163,6 +181,7 @@ pub(crate) async fn run(
     pin!(typing);
     let mut typed = false;
     let mut phase = Phase::Running;
+    let mut in_haste = false;
     let mut stopped: Option<Ending> = None;
     // Rings at the wall limit, and again when the patience of each later phase is over.
     let alarm = sleep(wall);
@@ -190,6 +209,13 @@ pub(crate) async fn run(
                     break None;
                 }
             },
+            // What is in the sandbox goes anyway.
+            () = orders.closing.cancelled(), if phase == Phase::Stopping && !in_haste => {
+                in_haste = true;
+                let soon = alarm.deadline().min(Instant::now() + GRACE * slowness);
+                alarm.as_mut().reset(soon);
+                continue;
+            }
             () = &mut typing, if !typed => {
                 typed = true;
                 continue;
@@ -324,7 +350,12 @@ fn ending(finish: Option<Finish>) -> Ending {
     }
 }
 
-async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Result<Box<dyn Running>, NotStarted> {
+async fn start(
+    sandbox: &dyn Sandbox,
+    program: Program,
+    orders: &Orders,
+    grace: Duration,
+) -> Result<Box<dyn Running>, NotStarted> {
     let cwd = program.cwd.clone();
     let starting = sandbox.start(program);
     pin!(starting);
@@ -332,7 +363,10 @@ async fn start(sandbox: &dyn Sandbox, program: Program, orders: &Orders) -> Resu
         biased;
         order = orders.given() => {
             // It may have started by now without our knowing. If it answers, the run goes on to be stopped in order.
-            timeout(GRACE, &mut starting).await.map_err(|_| order.refusal())
+            tokio::select! {
+                answer = &mut starting => Ok(answer),
+                () = orders.lose_patience(grace) => Err(order.refusal()),
+            }
         }
         answer = timeout(START_MAX, &mut starting) => answer.map_err(|_| EngineError::NotAnswering),
     };

@@ -3,7 +3,7 @@
 use belljar_core::State;
 use belljar_engine::EngineError;
 use belljar_testkit::fake::Manners;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 
@@ -54,6 +54,7 @@ async fn a_dropped_run_that_heeds_no_stop_takes_its_sandbox_along() {
         let id = sandbox(&engine).await;
         assert!(timeout(ms(100), engine.run(&me(), within(&id, code))).await.is_err());
         assert_eq!(fake.programs(), 1, "{code}");
+        sleep(ms(3500)).await;
         settle().await;
         assert_nothing_left(&fake);
         assert!(

@@ -158,6 +158,21 @@ async fn a_program_that_heeds_no_stop_takes_its_created_sandbox_along() {
     assert_nothing_left(&fake);
 }
 
+/// On a busy host a guest may not get its turn at once; that is no reason to throw away what is in a sandbox.
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_answers_late_does_not_cost_a_created_sandbox() {
+    let (fake, engine) = engine();
+    let id = sandbox(&engine).await;
+    let run = engine.run(&me(), walled(within(&id, "write note kept\nlinger 2500"), ms(100))).await.unwrap();
+    assert_eq!(run.report.ending, WALL);
+    let kept = engine.run(&me(), within(&id, "cat note")).await.unwrap().report;
+    assert_eq!(kept.stdout, b"kept");
+    let run = engine.run(&me(), walled(within(&id, "linger 10000"), ms(100))).await.unwrap();
+    assert_eq!((run.report.ending, run.report.state), (WALL, State::Lost), "but there is an end to patience");
+    engine.shutdown().await;
+    assert_nothing_left(&fake);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_sandbox_that_falls_is_lost_with_what_was_printed() {
     let (fake, engine) = engine();

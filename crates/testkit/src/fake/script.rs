@@ -16,6 +16,7 @@
 //! | `record JSON`     | a record of the driver's                                                |
 //! | `exit N`, `signal N`, `oom` | ends so                                                       |
 //! | `hang`            | from here on it neither ends nor heeds a stop; only its sandbox's end does it |
+//! | `linger MS`       | ends so long after it is stopped, and not before                        |
 //! | `deaf-flood`      | floods without end and does not heed a stop either                      |
 //! | `crash`           | the sandbox falls under it                                              |
 //! | `collapse`        | it exits with 0, and the sandbox falls in the same moment               |
@@ -64,6 +65,7 @@ enum End {
     Exit(Exit),
     Collapse,
     Hang,
+    Linger(Duration),
     DeafFlood,
     Crash,
 }
@@ -76,9 +78,14 @@ pub(super) async fn play(text: String, stage: Stage) {
         end = acts(&text, &stage) => end,
     };
     let changed = changed(&text, stage.changed_max);
-    let Stage { events, fell, counted, kernel, .. } = stage;
+    let Stage { events, stop, fell, counted, kernel, .. } = stage;
     let exit = match end {
         End::Hang => return fell.cancelled().await,
+        End::Linger(time) => {
+            stop.cancelled().await;
+            tokio::time::sleep(time).await;
+            Exit::Signal(9)
+        }
         End::DeafFlood => {
             let flood = async {
                 while events.send(Event::Output { stream: Stream::Stdout, bytes: vec![b'x'; CHUNK] }).await.is_ok() {}
@@ -183,6 +190,7 @@ async fn acts(text: &str, stage: &Stage) -> End {
             "signal" => return End::Exit(Exit::Signal(number)),
             "oom" => return End::Exit(Exit::OutOfMemory),
             "hang" | "stuck-start" => return End::Hang,
+            "linger" => return End::Linger(Duration::from_millis(rest.parse().unwrap_or(0))),
             "deaf-flood" => return End::DeafFlood,
             "crash" => return End::Crash,
             "collapse" => return End::Collapse,
