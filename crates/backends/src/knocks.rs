@@ -42,7 +42,8 @@ struct State {
 /// A connection that is not over.
 #[derive(Debug)]
 struct Open {
-    said: mpsc::UnboundedSender<Piece>,
+    /// `None` once it has said all. What waits in it is bounded by the window: no piece is empty but the last.
+    said: Option<mpsc::UnboundedSender<Piece>>,
     /// How much more it may say before some was handed on.
     window: Arc<Semaphore>,
     /// How much the guest has room for of what comes back.
@@ -96,12 +97,14 @@ impl Knocks {
             Ok(_) | Err(_) => None,
         };
         let Some(ours) = arrived else {
+            // It may end the link, and with that come back here.
+            drop(state);
             outgoing.send_behind(&ToGuest::Stop { id });
             return Ok(());
         };
         let (said, pieces) = mpsc::unbounded_channel();
         let (window, room) = (Arc::new(Semaphore::new(INPUT_WINDOW)), Arc::new(Semaphore::new(INPUT_WINDOW)));
-        state.open.insert(id, Open { said, window: Arc::clone(&window), room: Arc::clone(&room) });
+        state.open.insert(id, Open { said: Some(said), window: Arc::clone(&window), room: Arc::clone(&room) });
         drop(state);
         let (knocks, outgoing) = (Arc::clone(self), outgoing.clone());
         tokio::spawn(async move {
@@ -119,12 +122,19 @@ impl Knocks {
 
     /// A part of what a connection says.
     pub(crate) fn said(&self, id: u32, bytes: Vec<u8>, part: Part) -> Result<(), OutOfTurn> {
-        let state = self.state();
+        let mut state = self.state();
         // One that was given up here may still have been on its way.
-        let Some(open) = state.open.get(&id) else { return Ok(()) };
+        let Some(open) = state.open.get_mut(&id) else { return Ok(()) };
+        if bytes.is_empty() && part == Part::MoreComes {
+            return Err(OutOfTurn);
+        }
         let permits = open.window.try_acquire_many(bytes.len() as u32).map_err(|_| OutOfTurn)?;
         permits.forget();
-        let _ = open.said.send(Piece { bytes, part });
+        let said = open.said.take().ok_or(OutOfTurn)?;
+        let _ = said.send(Piece { bytes, part });
+        if part == Part::MoreComes {
+            open.said = Some(said);
+        }
         Ok(())
     }
 
@@ -233,5 +243,58 @@ impl Relay for Arrivals {
             let lost = || BackendError::Lost { why: "its guest agent is gone".to_owned() };
             self.0.recv().await.ok_or_else(lost)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: u32 = KNOCKS_FIRST;
+    const DOOR: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 18, 0, 1), 443);
+
+    /// Takes whatever it is given.
+    #[derive(Clone)]
+    struct Taker;
+
+    impl Outgoing for Taker {
+        async fn send(&self, _: &ToGuest) -> Result<(), BackendError> {
+            Ok(())
+        }
+
+        fn send_behind(&self, _: &ToGuest) {}
+    }
+
+    /// Somebody who has come to a door that is served, but by nobody who listens yet.
+    fn one_came() -> (Arc<Knocks>, Option<Box<dyn Relay>>) {
+        let knocks = Arc::new(Knocks::default());
+        let relay = knocks.relay();
+        knocks.knock(&Taker, ID, DOOR.0, DOOR.1).unwrap();
+        (knocks, relay)
+    }
+
+    #[tokio::test]
+    async fn who_has_said_all_says_no_more() {
+        let (knocks, _relay) = one_came();
+        assert_eq!(knocks.said(ID, b"all".to_vec(), Part::MoreComes), Ok(()));
+        assert_eq!(knocks.said(ID, Vec::new(), Part::Last), Ok(()));
+        assert_eq!(knocks.said(ID, b"more".to_vec(), Part::MoreComes), Err(OutOfTurn));
+        assert_eq!(knocks.said(ID + 1, b"gone".to_vec(), Part::Last), Ok(()), "one that was given up here");
+    }
+
+    #[tokio::test]
+    async fn pieces_of_nothing_do_not_pile_up() {
+        let (knocks, _relay) = one_came();
+        assert_eq!(knocks.said(ID, Vec::new(), Part::MoreComes), Err(OutOfTurn));
+    }
+
+    #[tokio::test]
+    async fn what_waits_here_is_no_more_than_the_window() {
+        let (knocks, _relay) = one_came();
+        // Nothing else runs in this test: no piece is handed on meanwhile.
+        for _ in 0..INPUT_WINDOW / CHUNK_MAX {
+            assert_eq!(knocks.said(ID, vec![0; CHUNK_MAX], Part::MoreComes), Ok(()));
+        }
+        assert_eq!(knocks.said(ID, vec![0], Part::MoreComes), Err(OutOfTurn));
     }
 }

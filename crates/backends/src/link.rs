@@ -32,6 +32,9 @@ const LISTING_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Frames that may wait to be written. Past that, whoever has more waits.
 const OUTBOX: usize = 16;
 
+/// And those of whoever cannot wait, which one that reads takes in no time. Many of them are what a guest made us say.
+const BEHIND_MAX: usize = 1024;
+
 #[derive(Debug)]
 pub(crate) struct Link {
     shared: Arc<Shared>,
@@ -42,6 +45,8 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Shared {
     outbox: mpsc::Sender<Vec<u8>>,
+    /// For each frame that waits for room in the outbox without anybody waiting for it.
+    behind: Arc<Semaphore>,
     operations: Mutex<Operations>,
     questions: Questions,
     knocks: Arc<Knocks>,
@@ -136,6 +141,7 @@ impl Link {
         let (outbox, frames_out) = mpsc::channel(OUTBOX);
         let shared = Arc::new(Shared {
             outbox,
+            behind: Arc::new(Semaphore::new(BEHIND_MAX)),
             operations: Mutex::default(),
             questions: Questions::default(),
             knocks: Arc::default(),
@@ -333,10 +339,16 @@ impl Shared {
     fn send_behind(self: &Arc<Self>, message: &ToGuest) {
         let Ok(frame) = encode(message) else { return };
         let Err(mpsc::error::TrySendError::Full(frame)) = self.outbox.try_send(frame) else { return };
+        let Ok(permit) = Arc::clone(&self.behind).try_acquire_owned() else {
+            return self.end("its guest agent does not take what it is told".to_owned());
+        };
         let outbox = self.outbox.clone();
         // Without a runtime the whole server is going down, and every sandbox with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { outbox.send(frame).await });
+            runtime.spawn(async move {
+                let _ = outbox.send(frame).await;
+                drop(permit);
+            });
         }
     }
 
@@ -384,7 +396,8 @@ async fn read_frames(mut frames: Frames, shared: Arc<Shared>) {
         };
         let frame = match by_guest(frame, &shared) {
             Ok(Some(frame)) => frame,
-            Ok(None) => continue,
+            Ok(None) if shared.alive.load(Ordering::Acquire) => continue,
+            Ok(None) => return,
             Err(why) => break why.to_owned(),
         };
         let Some(id) = operation_of(&frame) else { break "its guest agent spoke out of turn".to_owned() };
@@ -620,4 +633,46 @@ impl Drop for Writer {
 pub(crate) fn was_killed(finish: &Finish) -> bool {
     use belljar_core::Exit;
     matches!(finish.exit, Exit::Signal(9) | Exit::Code(137))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Nobody serves the doors, so that each who comes is sent away; and the guest takes none of it.
+    #[tokio::test]
+    async fn a_guest_that_makes_us_talk_and_does_not_listen_loses_its_link() {
+        let (ours, theirs) = tokio::io::duplex(256);
+        let (read, write) = tokio::io::split(ours);
+        let (_from_us, mut to_us) = tokio::io::split(theirs);
+        let mut said = Vec::new();
+        wire::encode(&FromGuest::Hello { version: wire::VERSION }, &mut said).unwrap();
+        for number in 0..4 * BEHIND_MAX as u32 {
+            let knock = FromGuest::Knock { id: wire::KNOCKS_FIRST + number, to: Ipv4Addr::LOCALHOST, port: 1 };
+            wire::encode(&knock, &mut said).unwrap();
+        }
+        let guest = tokio::spawn(async move { to_us.write_all(&said).await });
+        let init = Init {
+            interpreters: Vec::new(),
+            env: Vec::new(),
+            watch_memory_bytes: None,
+            waiting: None,
+            copied: false,
+            forked: None,
+        };
+        let link = Link::establish(read, write, init).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(20), async {
+            while link.is_alive() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
+        let Err(BackendError::Lost { why }) = link.list("/", 1, 1).await else { panic!("it still answers") };
+        assert_eq!(why, "its guest agent does not take what it is told");
+        guest.abort();
+    }
 }
