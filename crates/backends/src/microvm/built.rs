@@ -57,7 +57,9 @@ impl Built {
             return Err(refused("there are too many files"));
         }
         let path = Path::new(OsStr::from_bytes(&entry.path));
-        let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        // Byte for byte: `link/` and `link/.` are the same path to us, and lead through the link for the kernel.
+        let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)))
+            && path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
         let parent = path.parent().filter(|_| is_plain).ok_or_else(|| refused("it has no proper name"))?;
         if !self.directories.contains(parent) || self.directories.contains(path) {
             return Err(refused("it is in no directory"));
@@ -160,6 +162,10 @@ mod tests {
             vec![entry("", EntryKind::Directory)],
             vec![entry("a/b", EntryKind::File(0))],
             vec![entry("a", link.clone()), entry("a/b", EntryKind::File(0))],
+            vec![entry("a", link.clone()), entry("a/", EntryKind::Directory), entry("a/b", EntryKind::File(0))],
+            vec![entry("a", link.clone()), entry("a/.", EntryKind::Directory), entry("a/b", EntryKind::File(0))],
+            vec![entry("a", link.clone()), entry("./a/", EntryKind::File(0))],
+            vec![entry("a", EntryKind::Directory), entry("a//b", EntryKind::File(0))],
             vec![entry("a", EntryKind::Directory), entry("a", link.clone())],
             vec![entry("a", EntryKind::File(3)), FromKeeper::Content(b"four".to_vec())],
             vec![entry("a", EntryKind::File(3)), entry("b", EntryKind::File(0))],
