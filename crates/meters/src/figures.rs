@@ -130,7 +130,7 @@ impl Meters {
             "How long requests of the protocol took",
             self.operation_seconds.clone(),
         );
-        to.register("belljar_spans_dropped", "Spans that nobody took in time", self.spans_dropped.clone());
+        to.register("belljar_spans_dropped", "Spans that nobody took", self.spans_dropped.clone());
         let build = Family::<BuildLabel, Gauge>::default();
         build.get_or_create(&BuildLabel { version: env!("CARGO_PKG_VERSION") }).set(1);
         to.register("belljar_build_info", "The version of this server", build);
@@ -165,8 +165,9 @@ impl Meters {
         self.egress_bytes.inc_by(bytes);
     }
 
-    pub(crate) fn span_dropped(&self) {
-        self.spans_dropped.inc();
+    /// So many spans were not taken: by our queue, or by the collector.
+    pub fn spans_dropped(&self, count: usize) {
+        self.spans_dropped.inc_by(count as u64);
     }
 
     /// All of it, in the text format of OpenMetrics.

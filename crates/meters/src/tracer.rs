@@ -138,7 +138,7 @@ impl Tracer {
     pub fn finish(&self, span: Span) {
         let Some(finished) = &self.inner.finished else { return };
         if span.context.is_sampled && finished.try_send(span).is_err() {
-            self.inner.meters.span_dropped();
+            self.inner.meters.spans_dropped(1);
         }
     }
 

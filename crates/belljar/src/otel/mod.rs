@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use belljar_meters::{Span, Spans, exposition};
+use belljar_meters::{Meters, Span, Spans, exposition};
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub(crate) struct Exporter {
 
 impl Exporter {
     /// Inside a runtime. `None` where there is no way to send anything, which the log says.
-    pub(crate) fn begin(settings: Settings, spans: Spans, figures: Figures) -> Option<Exporter> {
+    pub(crate) fn begin(settings: Settings, spans: Spans, meters: Arc<Meters>, figures: Figures) -> Option<Exporter> {
         // Another may have installed one before; which of the same kind does not matter.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
@@ -58,7 +58,7 @@ impl Exporter {
             }
         };
         let stop = CancellationToken::new();
-        let sender = Sender { client, settings, figures, begun: SystemTime::now(), is_failing: false };
+        let sender = Sender { client, settings, meters, figures, begun: SystemTime::now(), is_failing: false };
         let task = tokio::spawn(sender.until(stop.clone(), spans));
         Some(Exporter { stop, task })
     }
@@ -75,6 +75,7 @@ impl Exporter {
 struct Sender {
     client: reqwest::Client,
     settings: Settings,
+    meters: Arc<Meters>,
     figures: Figures,
     begun: SystemTime,
     /// The collector did not take the last one; it is not told of every one.
@@ -122,7 +123,9 @@ impl Sender {
             let is_last = batch.len() < BATCH_MAX;
             if let Some(url) = self.settings.traces.clone().filter(|_| !batch.is_empty()) {
                 let message = json::traces(&self.settings.resource, &batch);
-                self.send(url, message).await;
+                if !self.send(url, message).await {
+                    self.meters.spans_dropped(batch.len());
+                }
             }
             if is_last {
                 return;
@@ -141,7 +144,8 @@ impl Sender {
         }
     }
 
-    async fn send(&mut self, url: Url, message: Value) {
+    /// Whether it was taken.
+    async fn send(&mut self, url: Url, message: Value) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, reqwest::header::HeaderValue::from_static("application/json"));
         let sent = self.client.post(url).headers(headers).body(message.to_string()).send().await;
@@ -157,5 +161,6 @@ impl Sender {
             _ => {}
         }
         self.is_failing = failed.is_some();
+        !self.is_failing
     }
 }

@@ -92,7 +92,8 @@ impl Watching {
         };
         let exporter = collector.and_then(|(settings, spans)| {
             let (watch, engine) = (watch.clone(), engine.clone());
-            Exporter::begin(settings, spans, Arc::new(move || watch.text(&engine)))
+            let meters = watch.meters.clone();
+            Exporter::begin(settings, spans, meters, Arc::new(move || watch.text(&engine)))
         });
         let stop = CancellationToken::new();
         let figures = figures_at.map(|address| {
