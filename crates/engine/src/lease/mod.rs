@@ -82,7 +82,7 @@ impl Lessor {
         // Nobody closes it; and without a permit it is only slower.
         let _maker = self.makers.acquire().await;
         open_in_time(&*self.backend, spec).await.map_err(|error| {
-            tracing::error!(backend = self.backend.name(), ?error, "could not open a sandbox");
+            tracing::error!(backend = self.backend.name(), %error, "could not open a sandbox");
             EngineError::Backend(error)
         })
     }
