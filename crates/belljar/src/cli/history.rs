@@ -22,7 +22,7 @@ pub(super) struct History {
     #[arg(long, value_name = "NAME")]
     principal: Option<String>,
     /// At most so many, the latest
-    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     /// Print JSON, with all that is known of each
     #[arg(long)]
@@ -111,11 +111,11 @@ fn show(out: &mut impl Write, run: &PastRun) -> std::io::Result<()> {
         ("refused", _, Some(kind)) => format!("refused {kind}"),
         (ending, ..) => ending.to_owned(),
     };
-    let took = run
-        .duration_ms
-        .filter(|_| run.ending != "refused")
-        .map_or_else(|| "-".to_owned(), |ms| time(ms.unsigned_abs()));
-    let (id, principal, what, ending) =
-        (cell(&run.id, 36), cell(&run.principal, 11), cell(what, 10), cell(&ending, 14));
-    writeln!(out, "{began:<14} {id:<36} {principal:<11} {what:<10} {ending:<14} {took:>8}")
+    let (id, principal, what) = (cell(&run.id, 36), cell(&run.principal, 11), cell(what, 10));
+    if run.ending == "refused" {
+        // What was refused took no time, and why it was needs the room.
+        return writeln!(out, "{began:<14} {id:<36} {principal:<11} {what:<10} {}", cell(&ending, 23));
+    }
+    let took = run.duration_ms.map_or_else(|| "-".to_owned(), |ms| time(ms.unsigned_abs()));
+    writeln!(out, "{began:<14} {id:<36} {principal:<11} {what:<10} {:<14} {took:>8}", cell(&ending, 14))
 }

@@ -24,11 +24,12 @@ impl Kill {
         let mut unknown = Vec::new();
         for id in &self.ids {
             let mut killed = false;
-            for answer in control::ask_all(&reached, &Request::Kill { id: id.clone() }) {
+            let heard = control::ask_all(&reached, &Request::Kill { id: id.clone() });
+            for answer in &heard.answers {
                 match answer {
                     Answer::Killed(yes) => killed |= yes,
                     Answer::Error(words) => {
-                        let what = format!("{} could not be ended: {}", cell(id, 40), cell(&words, 300));
+                        let what = format!("{} could not be ended: {}", cell(id, 40), cell(words, 300));
                         return Err(Complaint::new(what, "try again; `belljar ps` shows what is still there").into());
                     }
                     Answer::Overview(_) | Answer::Logs(_) => {}
@@ -37,6 +38,7 @@ impl Kill {
             if killed {
                 writeln!(std::io::stdout(), "ended {}", cell(id, 40))?;
             } else {
+                heard.all()?;
                 unknown.push(cell(id, 40));
             }
         }

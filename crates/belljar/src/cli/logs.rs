@@ -23,12 +23,13 @@ pub(super) struct Logs {
 impl Logs {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let reached = control::reach(wiring::usual_runtime().as_deref());
-        let answers = control::ask_all(&reached, &Request::Logs { id: self.id.clone() });
-        let found = answers.into_iter().find_map(|answer| match answer {
+        let mut heard = control::ask_all(&reached, &Request::Logs { id: self.id.clone() });
+        let found = std::mem::take(&mut heard.answers).into_iter().find_map(|answer| match answer {
             Answer::Logs(printed) => printed,
             _ => None,
         });
         let Some(printed) = found else {
+            heard.all()?;
             let id = super::table::cell(&self.id, 40);
             let hint = "`belljar ps` lists what runs, `belljar history` what ran. A server keeps in memory what its latest runs \
                         printed; with the server that goes, and the history has none of it";

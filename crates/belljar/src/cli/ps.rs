@@ -29,8 +29,9 @@ pub(super) struct Ps {
 impl Ps {
     pub(super) fn execute(self, config: &Config) -> anyhow::Result<ExitCode> {
         let reached = control::reach(wiring::usual_runtime().as_deref());
-        let answers = control::ask_all(&reached, &Request::Overview).into_iter();
-        let servers: Vec<Overview> = answers
+        let mut heard = control::ask_all(&reached, &Request::Overview);
+        let servers: Vec<Overview> = std::mem::take(&mut heard.answers)
+            .into_iter()
             .filter_map(|answer| match answer {
                 Answer::Overview(overview) => Some(overview),
                 _ => None,
@@ -41,9 +42,11 @@ impl Ps {
         if self.json {
             let answer = if self.all { json!({"servers": servers, "past": past}) } else { json!({"servers": servers}) };
             writeln!(out, "{answer:#}")?;
+            heard.all()?;
             return Ok(ExitCode::SUCCESS);
         }
         if servers.is_empty() {
+            heard.all()?;
             writeln!(out, "No server of yours is running.")?;
             if !self.all {
                 writeln!(out, "`belljar serve` starts one; `belljar ps --all` and `belljar history` tell what was.")?;
@@ -68,6 +71,7 @@ impl Ps {
         } else if self.all && servers.is_empty() {
             writeln!(out, "No sandbox of late is remembered either; `belljar history` lists runs.")?;
         }
+        heard.all()?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -40,6 +40,15 @@ fn ends(child: &mut Child, at_most: Duration) -> Option<i32> {
     status.and_then(|status| status.code())
 }
 
+/// As `head` does; a shell takes that number for what it is.
+#[test]
+fn a_reader_that_has_had_enough_is_no_failure_of_ours() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = User::same().command(&["config", "schema"]).stdout(writer).output().unwrap();
+    wrote(&output, "", "", 141);
+}
+
 #[test]
 fn a_file_is_run_by_its_ending() {
     let folder = folder(0o755);

@@ -63,6 +63,7 @@ fn a_running_server_is_seen_and_a_hand_is_laid_on_it() {
     let (user, home) = alone("");
     assert!(text(&ask(&user, &["ps"])).starts_with("No server of yours is running."));
     assert!(text(&ask(&user, &["history"])).starts_with("No runs are remembered."));
+    assert_eq!(ask(&user, &["history", "--limit", "0"]).status.code(), Some(2), "nothing is no answer");
 
     let mut server = user.serve();
     let sandbox = server.client.create(json!({}));
@@ -130,6 +131,24 @@ fn a_running_server_is_seen_and_a_hand_is_laid_on_it() {
     let all = json_of(&user, &["ps", "--all", "--json"]);
     assert_eq!((&all["past"][0]["state"], &all["past"][0]["why"]), (&json!("closed"), &json!("destroyed")));
     assert!(text(&ask(&user, &["ps", "--all"])).contains(&sandbox));
+}
+
+/// To say that nothing is there would be wrong.
+#[test]
+fn a_server_that_does_not_answer_is_named() {
+    let (user, _home) = alone("");
+    let mut server = user.serve();
+    server.client.still_runs();
+    signal(server.pid(), "STOP");
+    let silent = [ask(&user, &["ps"]), ask(&user, &["logs", "run_nobody"])];
+    signal(server.pid(), "CONT");
+    for output in silent {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        assert!(stderr.contains(&format!("server {} does not answer", server.pid())), "{stderr}");
+        assert!(stderr.contains("hint: ") && output.stdout.is_empty(), "{output:?}");
+    }
+    assert!(text(&ask(&user, &["ps"])).contains(&server.pid().to_string()), "and is asked again");
 }
 
 #[test]
