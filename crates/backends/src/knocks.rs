@@ -24,9 +24,13 @@ use crate::link::Outgoing;
 /// Those who came and were not taken yet. Past that names are not answered, and a connection is refused.
 const UNTAKEN: usize = 256;
 
+/// Connections with a socket of ours. More than can be open: one that was withdrawn may still have something to hand on.
+const TASKS_MAX: usize = 2 * KNOCKS_MAX;
+
 #[derive(Debug)]
 pub(crate) struct Knocks {
     state: Mutex<State>,
+    tasks: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -64,7 +68,8 @@ impl Default for Knocks {
     fn default() -> Self {
         let (arrivals, arrived) = mpsc::channel(UNTAKEN);
         let (arrivals, arrived) = (Some(arrivals), Some(arrived));
-        Knocks { state: Mutex::new(State { open: HashMap::new(), arrivals, arrived, is_served: false }) }
+        let state = State { open: HashMap::new(), arrivals, arrived, is_served: false };
+        Knocks { state: Mutex::new(state), tasks: Arc::new(Semaphore::new(TASKS_MAX)) }
     }
 }
 
@@ -88,15 +93,14 @@ impl Knocks {
         if id < KNOCKS_FIRST || state.open.contains_key(&id) || state.open.len() >= KNOCKS_MAX {
             return Err(OutOfTurn);
         }
-        let pair = UnixStream::pair().and_then(|(ours, theirs)| Ok((ours, OwnedFd::from(theirs.into_std()?))));
-        let arrived = match pair {
-            Ok((ours, stream)) if state.is_served => {
-                let knock = Knock::Connection { to: SocketAddrV4::new(to, port), stream };
-                state.arrive(knock).then_some(ours)
-            }
-            Ok(_) | Err(_) => None,
-        };
-        let Some(ours) = arrived else {
+        let permit = Arc::clone(&self.tasks).try_acquire_owned().ok().filter(|_| state.is_served);
+        let arrived = permit.and_then(|permit| {
+            let (ours, theirs) = UnixStream::pair().ok()?;
+            let stream = OwnedFd::from(theirs.into_std().ok()?);
+            let knock = Knock::Connection { to: SocketAddrV4::new(to, port), stream };
+            state.arrive(knock).then_some((ours, permit))
+        });
+        let Some((ours, permit)) = arrived else {
             // It may end the link, and with that come back here.
             drop(state);
             outgoing.send_behind(&ToGuest::Stop { id });
@@ -116,6 +120,7 @@ impl Knocks {
             if knocks.state().open.remove(&id).is_some() && !whole {
                 outgoing.send_behind(&ToGuest::Stop { id });
             }
+            drop(permit);
         });
         Ok(())
     }
@@ -248,28 +253,43 @@ impl Relay for Arrivals {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     const ID: u32 = KNOCKS_FIRST;
     const DOOR: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 18, 0, 1), 443);
 
-    /// Takes whatever it is given.
-    #[derive(Clone)]
-    struct Taker;
+    /// The way to a guest that takes nothing: who sends there waits for ever, and is counted.
+    #[derive(Clone, Debug)]
+    struct Deaf {
+        waiting: Arc<Semaphore>,
+        sent_away: Arc<AtomicUsize>,
+    }
 
-    impl Outgoing for Taker {
+    impl Default for Deaf {
+        fn default() -> Self {
+            Deaf { waiting: Arc::new(Semaphore::new(0)), sent_away: Arc::default() }
+        }
+    }
+
+    impl Outgoing for Deaf {
         async fn send(&self, _: &ToGuest) -> Result<(), BackendError> {
-            Ok(())
+            self.waiting.add_permits(1);
+            std::future::pending().await
         }
 
-        fn send_behind(&self, _: &ToGuest) {}
+        fn send_behind(&self, _: &ToGuest) {
+            self.sent_away.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Somebody who has come to a door that is served, but by nobody who listens yet.
     fn one_came() -> (Arc<Knocks>, Option<Box<dyn Relay>>) {
         let knocks = Arc::new(Knocks::default());
         let relay = knocks.relay();
-        knocks.knock(&Taker, ID, DOOR.0, DOOR.1).unwrap();
+        knocks.knock(&Deaf::default(), ID, DOOR.0, DOOR.1).unwrap();
         (knocks, relay)
     }
 
@@ -280,6 +300,26 @@ mod tests {
         assert_eq!(knocks.said(ID, Vec::new(), Part::Last), Ok(()));
         assert_eq!(knocks.said(ID, b"more".to_vec(), Part::MoreComes), Err(OutOfTurn));
         assert_eq!(knocks.said(ID + 1, b"gone".to_vec(), Part::Last), Ok(()), "one that was given up here");
+    }
+
+    /// Each has a socket of the host's.
+    #[tokio::test]
+    async fn withdrawn_ones_that_a_guest_does_not_let_end_are_few() {
+        let (knocks, deaf) = (Arc::new(Knocks::default()), Deaf::default());
+        let mut relay = knocks.relay().unwrap();
+        for number in 0..TASKS_MAX as u32 {
+            knocks.knock(&deaf, ID + number, DOOR.0, DOOR.1).unwrap();
+            knocks.said(ID + number, b"x".to_vec(), Part::MoreComes).unwrap();
+            let Knock::Connection { stream, .. } = relay.next().await.unwrap() else { panic!("no name was asked for") };
+            // That it was taken the guest is to hear, and then that who serves the door has gone.
+            deaf.waiting.acquire().await.unwrap().forget();
+            std::os::unix::net::UnixStream::from(stream).read_exact(&mut [0]).unwrap();
+            deaf.waiting.acquire().await.unwrap().forget();
+            knocks.withdraw(ID + number);
+        }
+        assert_eq!(deaf.sent_away.load(Ordering::Relaxed), 0);
+        knocks.knock(&deaf, ID + TASKS_MAX as u32, DOOR.0, DOOR.1).unwrap();
+        assert_eq!(deaf.sent_away.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use belljar_core::{
     Asked, BackendError, Content, Entry, Event, Finish, Later, Listing, Program, Range, Relay, Stdin, StdinWriter,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::knocks::Knocks;
@@ -32,7 +32,8 @@ const LISTING_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Frames that may wait to be written. Past that, whoever has more waits.
 const OUTBOX: usize = 16;
 
-/// And those of whoever cannot wait, which one that reads takes in no time. Many of them are what a guest made us say.
+/// And tasks of ours that have something to tell a guest while nobody waits for them. One that reads has it in no time; many
+/// of them are what a guest made us say.
 const BEHIND_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Shared {
     outbox: mpsc::Sender<Vec<u8>>,
-    /// For each frame that waits for room in the outbox without anybody waiting for it.
+    /// For each task that is there only to tell the guest something.
     behind: Arc<Semaphore>,
     operations: Mutex<Operations>,
     questions: Questions,
@@ -291,8 +292,11 @@ impl Shared {
     fn hear(self: &Arc<Self>, id: u32, by: Option<u32>, bytes: &[u8], part: Part) -> bool {
         match self.questions.hear(id, by, bytes, part) {
             Heard::More => {}
+            // Not by the number of open questions alone: one that was withdrawn is none, and its answer may still be on its way.
             Heard::Whole(answering) => {
-                tokio::spawn(Arc::clone(self).pass_answer(answering));
+                if let Some(permit) = self.go_behind() {
+                    tokio::spawn(Arc::clone(self).pass_answer(answering, permit));
+                }
             }
             Heard::Refused => self.send_behind(&ToGuest::Answer { id, bytes: Vec::new(), part: Part::Last }),
             Heard::OutOfTurn => return false,
@@ -301,7 +305,7 @@ impl Shared {
     }
 
     /// Sends what a question is answered, as the guest has room for it, until its end or until nobody waits for it.
-    async fn pass_answer(self: Arc<Self>, mut answering: Answering) {
+    async fn pass_answer(self: Arc<Self>, mut answering: Answering, _permit: OwnedSemaphorePermit) {
         let id = answering.id;
         while let Some(Piece { bytes, part }) = answering.pieces.recv().await {
             let mut chunks = bytes.chunks(CHUNK_MAX).peekable();
@@ -311,12 +315,15 @@ impl Shared {
                 let Ok(room) = answering.room.acquire_many(chunk.len() as u32).await else { return };
                 room.forget();
                 let part = if is_end { part } else { Part::MoreComes };
+                let Ok(frame) = encode(&ToGuest::Answer { id, bytes: chunk.to_vec(), part }) else { return };
+                let Ok(place) = self.outbox.reserve().await else { return };
                 if part == Part::Last {
-                    // Before it is sent: from then on the guest may begin another.
+                    // Before it is sent: from then on the guest may begin another. And with room for it: the open ones are
+                    // all that a guest that does not read can have waiting here.
                     self.questions.close(id);
                 }
-                let sent = self.send(&ToGuest::Answer { id, bytes: chunk.to_vec(), part }).await;
-                if sent.is_err() || part == Part::Last {
+                place.send(frame);
+                if part == Part::Last {
                     return;
                 }
                 if is_end {
@@ -339,9 +346,7 @@ impl Shared {
     fn send_behind(self: &Arc<Self>, message: &ToGuest) {
         let Ok(frame) = encode(message) else { return };
         let Err(mpsc::error::TrySendError::Full(frame)) = self.outbox.try_send(frame) else { return };
-        let Ok(permit) = Arc::clone(&self.behind).try_acquire_owned() else {
-            return self.end("its guest agent does not take what it is told".to_owned());
-        };
+        let Some(permit) = self.go_behind() else { return };
         let outbox = self.outbox.clone();
         // Without a runtime the whole server is going down, and every sandbox with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -350,6 +355,15 @@ impl Shared {
                 drop(permit);
             });
         }
+    }
+
+    /// For one more task that tells the guest something. Without one the link has ended.
+    fn go_behind(&self) -> Option<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.behind).try_acquire_owned().ok();
+        if permit.is_none() {
+            self.end("its guest agent does not take what it is told".to_owned());
+        }
+        permit
     }
 
     fn why_ended(&self) -> String {
@@ -642,19 +656,29 @@ mod tests {
 
     use super::*;
 
-    /// Nobody serves the doors, so that each who comes is sent away; and the guest takes none of it.
-    #[tokio::test]
-    async fn a_guest_that_makes_us_talk_and_does_not_listen_loses_its_link() {
+    /// What the link of a guest ended for that takes none of what it is told. It says what `says` hands it, and hears of each
+    /// question when it was answered.
+    async fn ended_for<F: Future<Output = ()> + Send + 'static>(
+        says: impl FnOnce(mpsc::Sender<FromGuest>, mpsc::Receiver<u32>) -> F,
+    ) -> String {
         let (ours, theirs) = tokio::io::duplex(256);
         let (read, write) = tokio::io::split(ours);
         let (_from_us, mut to_us) = tokio::io::split(theirs);
-        let mut said = Vec::new();
-        wire::encode(&FromGuest::Hello { version: wire::VERSION }, &mut said).unwrap();
-        for number in 0..4 * BEHIND_MAX as u32 {
-            let knock = FromGuest::Knock { id: wire::KNOCKS_FIRST + number, to: Ipv4Addr::LOCALHOST, port: 1 };
-            wire::encode(&knock, &mut said).unwrap();
-        }
-        let guest = tokio::spawn(async move { to_us.write_all(&said).await });
+        let (tell, mut told) = mpsc::channel(1);
+        let (answered, hears) = mpsc::channel(1);
+        let guest = tokio::spawn(says(tell, hears));
+        let saying = tokio::spawn(async move {
+            let mut said = Vec::new();
+            wire::encode(&FromGuest::Hello { version: wire::VERSION }, &mut said).unwrap();
+            loop {
+                if to_us.write_all(&said).await.is_err() {
+                    return;
+                }
+                let Some(frame) = told.recv().await else { return std::future::pending().await };
+                said.clear();
+                wire::encode(&frame, &mut said).unwrap();
+            }
+        });
         let init = Init {
             interpreters: Vec::new(),
             env: Vec::new(),
@@ -664,15 +688,65 @@ mod tests {
             forked: None,
         };
         let link = Link::establish(read, write, init).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(20), async {
-            while link.is_alive() {
-                tokio::task::yield_now().await;
+        // As whoever answers questions does, where there is nobody to answer for.
+        let answering = async {
+            while let Ok(asked) = link.asked().await {
+                if let Asked::Question { id, .. } = asked {
+                    link.answer(id, b"{}\n".to_vec(), Part::Last);
+                    let _ = answered.try_send(id);
+                }
             }
-        })
-        .await
-        .unwrap();
+        };
+        tokio::time::timeout(Duration::from_secs(20), answering).await.unwrap();
         let Err(BackendError::Lost { why }) = link.list("/", 1, 1).await else { panic!("it still answers") };
-        assert_eq!(why, "its guest agent does not take what it is told");
         guest.abort();
+        saying.abort();
+        why
+    }
+
+    const TAKES_NOTHING: &str = "its guest agent does not take what it is told";
+
+    /// Nobody serves the doors, so that each who comes is sent away.
+    #[tokio::test]
+    async fn a_guest_that_knocks_and_does_not_listen_loses_its_link() {
+        let knocks = |tell: mpsc::Sender<FromGuest>, _| async move {
+            for id in wire::KNOCKS_FIRST.. {
+                if tell.send(FromGuest::Knock { id, to: Ipv4Addr::LOCALHOST, port: 1 }).await.is_err() {
+                    return;
+                }
+            }
+        };
+        assert_eq!(ended_for(knocks).await, TAKES_NOTHING);
+    }
+
+    fn question(id: u32) -> FromGuest {
+        FromGuest::Asked { id, by: None, bytes: b"{}".to_vec(), part: Part::Last }
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_asks_and_does_not_listen_has_its_open_questions_and_no_more() {
+        let asks = |tell: mpsc::Sender<FromGuest>, mut hears: mpsc::Receiver<u32>| async move {
+            for id in wire::ASKED_FIRST.. {
+                if tell.send(question(id)).await.is_err() || hears.recv().await.is_none() {
+                    return;
+                }
+            }
+        };
+        assert_eq!(ended_for(asks).await, "its guest agent asked out of turn");
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_asks_and_withdraws_and_does_not_listen_loses_its_link() {
+        let both = |tell: mpsc::Sender<FromGuest>, mut hears: mpsc::Receiver<u32>| async move {
+            for id in wire::ASKED_FIRST.. {
+                if tell.send(question(id)).await.is_err() || hears.recv().await.is_none() {
+                    return;
+                }
+                // By now the answer waits for its room; it is a task of its own, which has had its turn.
+                tokio::task::yield_now().await;
+                let _ = tell.send(FromGuest::Withdrawn { id }).await;
+            }
+        };
+        assert_eq!(ended_for(both).await, TAKES_NOTHING);
     }
 }
