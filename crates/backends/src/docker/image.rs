@@ -15,16 +15,18 @@ use bollard::query_parameters::{
 use futures_util::StreamExt;
 
 use super::engine::{ANSWER, Engine, Kind, WORK, cut, explain, is_absent, within};
+use super::mark::Mark;
 use super::{Fetch, place};
 use crate::fittings::{self, Fitting};
 use crate::setup;
 
-/// The labels of an image that we made: of which fittings, from which image.
+/// The labels of an image that we made: of which fittings, from which image, and the mark that nobody else can put there.
 pub(super) const FITTINGS: &str = "belljar.fittings";
 const BASE: &str = "belljar.base";
+const MARK: &str = "belljar.mark";
 
 /// Changed with what [`archive`] puts beside the fittings.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 const REPOSITORY: &str = "belljar-fitted";
 const USERS: &str = "etc/passwd";
@@ -33,6 +35,8 @@ const AGENT: &str = "agent:x:1000:1000:agent:/home/agent:/bin/sh\n";
 const USERS_MAX: usize = 1024 * 1024;
 /// An image that takes longer is fetched by hand.
 const PULL: Duration = Duration::from_secs(1800);
+/// Each is covered by a mount of ours: one that is not would be a directory of the engine's, of any size.
+const VOLUMES_MAX: usize = 64;
 /// Without a word from the registry for this long there comes none.
 const PULL_SILENCE: Duration = Duration::from_secs(120);
 const TOLD_EVERY: Duration = Duration::from_secs(5);
@@ -88,7 +92,16 @@ fn image(reference: &str, found: ImageInspect) -> Result<Image, BackendError> {
     }
     let config = found.config.unwrap_or_default();
     let path = config.env.iter().flatten().find_map(|variable| variable.strip_prefix("PATH=").map(str::to_owned));
-    let volumes = config.volumes.unwrap_or_default().into_iter().take(32).collect();
+    let volumes = config.volumes.unwrap_or_default();
+    if volumes.len() > VOLUMES_MAX {
+        return Err(BackendError::Unavailable {
+            why: format!(
+                "the image {reference} wants {} volumes, and no more than {VOLUMES_MAX} are kept from the disk",
+                volumes.len()
+            ),
+            fix: "use one with fewer".to_owned(),
+        });
+    }
     let id = found.id.ok_or_else(|| setup("looking for an image", &"the engine tells no id"))?;
     Ok(Image { id, path, volumes })
 }
@@ -148,10 +161,12 @@ pub(super) fn version() -> String {
     format!("{}-{LAYOUT}", fittings::digest())
 }
 
-/// The image with our fittings in it: the one that was made before, or a new one. Its id.
-pub(super) async fn fit(engine: &Engine, base: &Image) -> Result<String, BackendError> {
+/// The image with our fittings in it: the one that was made before, or a new one. Its id. Labels come with an image from
+/// wherever that comes from; by its mark we know our own.
+pub(super) async fn fit(engine: &Engine, base: &Image, mark: &Mark) -> Result<String, BackendError> {
     let fittings = version();
-    let labels = [(FITTINGS, &fittings), (BASE, &base.id)];
+    let mark = mark.of(&[&fittings, &base.id]);
+    let labels = [(FITTINGS, &fittings), (BASE, &base.id), (MARK, &mark)];
     let wanted: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
     let filters = HashMap::from([("label", wanted.clone())]);
     let options = ListImagesOptionsBuilder::default().filters(&filters).build();
@@ -332,6 +347,18 @@ fn link(tar: &mut Tar, path: &str, target: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_whose_volumes_cannot_all_be_covered_is_refused() {
+        let of = |count: usize| {
+            let volumes = (0..count).map(|number| format!("/v{number}")).collect();
+            let config = bollard::models::ImageConfig { volumes: Some(volumes), ..Default::default() };
+            let found = ImageInspect { id: Some("sha256:0".to_owned()), config: Some(config), ..Default::default() };
+            image("some", found)
+        };
+        assert_eq!(of(VOLUMES_MAX).unwrap().volumes.len(), VOLUMES_MAX);
+        assert!(matches!(of(VOLUMES_MAX + 1), Err(BackendError::Unavailable { .. })));
+    }
 
     #[test]
     fn the_archive_has_every_fitting_once_and_parents_first() {

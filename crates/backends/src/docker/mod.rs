@@ -9,6 +9,7 @@
 mod container;
 mod engine;
 mod image;
+mod mark;
 mod open;
 mod orphans;
 mod place;
@@ -29,6 +30,7 @@ use tokio::sync::OnceCell;
 
 use self::container::Ways;
 use self::engine::{Engine, Kind};
+use self::mark::Mark;
 use self::ready::Ready;
 use crate::host::Host;
 use crate::settings::DockerSettings;
@@ -68,6 +70,7 @@ struct Given {
 struct There {
     engine: Arc<Engine>,
     ways: Ways,
+    mark: Mark,
     /// By the names that images were asked for.
     images: Mutex<HashMap<String, Arc<OnceCell<Arc<Ready>>>>>,
 }
@@ -146,7 +149,8 @@ async fn connect(given: &Given) -> Result<There, BackendError> {
     };
     let labels = HashMap::from([(orphans::SERVER.to_owned(), given.server.clone())]);
     let ways = Ways { kind: engine.kind, runtime: given.settings.runtime.clone(), seccomp, labels };
-    Ok(There { engine: Arc::new(engine), ways, images: Mutex::default() })
+    let mark = Mark::find(given.cache.as_deref())?;
+    Ok(There { engine: Arc::new(engine), ways, mark, images: Mutex::default() })
 }
 
 type Prepared = (Arc<There>, Result<Arc<Ready>, BackendError>);

@@ -53,7 +53,7 @@ impl There {
 
     async fn make_ready(&self, reference: &str, fetch: Fetch) -> Result<Arc<Ready>, BackendError> {
         let base = image::find(&self.engine, reference, fetch).await?;
-        let fitted = image::fit(&self.engine, &base).await?;
+        let fitted = image::fit(&self.engine, &base, &self.mark).await?;
         let told = self.survey(&fitted, &base).await?;
         let survey = Survey::read(&told, base.path.as_deref());
         Ok(Arc::new(Ready { reference: reference.to_owned(), image: fitted, volumes: base.volumes, survey }))
