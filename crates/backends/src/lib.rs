@@ -37,6 +37,8 @@ mod warm;
 #[cfg(feature = "wasm")]
 mod wasm;
 
+use std::sync::OnceLock;
+
 use belljar_core::BackendError;
 
 pub use floor::{Floor, floor};
@@ -54,9 +56,12 @@ fn setup(step: &str, why: &dyn std::fmt::Display) -> BackendError {
     BackendError::Setup { step: step.to_owned(), why: why.to_string() }
 }
 
-/// For the name of what is not finished yet: no other thread or process has the same now.
+/// For the name of what is not finished yet: no other thread or process has the same, nor one of another container with the same
+/// cache, in which process numbers say nothing.
 fn unique() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static GIVEN: AtomicU32 = AtomicU32::new(0);
-    format!("{}-{}", std::process::id(), GIVEN.fetch_add(1, Ordering::Relaxed))
+    static OURS: OnceLock<u64> = OnceLock::new();
+    let ours = OURS.get_or_init(|| getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())));
+    format!("{ours:016x}-{}", GIVEN.fetch_add(1, Ordering::Relaxed))
 }

@@ -131,12 +131,15 @@ impl Cache {
 
     /// Writes a file that is there as a whole or not at all.
     fn keep(&self, path: &Path, bytes: &[u8]) -> Result<(), CacheError> {
-        let unfinished = self.directory.join(format!("{}", std::process::id()));
+        let files = |error| CacheError::Files { path: self.directory.clone(), error };
+        // Not by the process: containers that share a cache have the same numbers.
+        let random = getrandom::u64().map_err(|error| files(io::Error::other(error)))?;
+        let unfinished = self.directory.join(format!("unfinished-{random:016x}"));
         let written = write_whole(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
         if written.is_err() {
             let _ = fs::remove_file(&unfinished);
         }
-        written.map_err(|error| CacheError::Files { path: self.directory.clone(), error })
+        written.map_err(files)
     }
 
     fn place(&self, engine: &Engine, sha256: &str) -> PathBuf {

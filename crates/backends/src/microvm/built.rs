@@ -18,6 +18,9 @@ use crate::setup;
 /// No environment of packages has as many.
 const ENTRIES_MAX: u64 = 500_000;
 
+/// All directories' names together, which are kept until the end.
+const NAMES_BYTES_MAX: usize = 32 << 20;
+
 #[derive(Debug)]
 pub(super) struct Built {
     directory: PathBuf,
@@ -25,6 +28,7 @@ pub(super) struct Built {
     directories: HashSet<PathBuf>,
     open: Option<Open>,
     entries: u64,
+    names_left: usize,
     bytes_left: u64,
 }
 
@@ -40,13 +44,15 @@ impl Built {
     /// Into a directory that is ours alone; at most so many bytes.
     pub(super) fn new(directory: PathBuf, bytes_max: u64) -> Built {
         let directories = HashSet::from([PathBuf::new()]);
-        Built { directory, directories, open: None, entries: 0, bytes_left: bytes_max }
+        let names_left = NAMES_BYTES_MAX;
+        Built { directory, directories, open: None, entries: 0, names_left, bytes_left: bytes_max }
     }
 
     pub(super) fn take(&mut self, piece: FromKeeper) -> Result<(), BackendError> {
         match piece {
             FromKeeper::Entry(entry) if self.open.is_none() => self.enter(&entry),
-            FromKeeper::Content(bytes) => self.add(&bytes),
+            // Nothing at all would be taken again and again.
+            FromKeeper::Content(bytes) if !bytes.is_empty() => self.add(&bytes),
             _ => Err(refused("it was sent out of turn")),
         }
     }
@@ -70,6 +76,8 @@ impl Built {
         let modified =
             SystemTime::UNIX_EPOCH + Duration::new(entry.modified_s.max(0) as u64, entry.modified_ns % 1_000_000_000);
         if entry.kind == EntryKind::Directory {
+            let names_left = self.names_left.checked_sub(entry.path.len());
+            self.names_left = names_left.ok_or_else(|| refused("the names of its directories are too long"))?;
             match there {
                 Some(there) if there.is_dir() => {}
                 Some(_) => std::fs::remove_file(&place).and_then(|()| std::fs::create_dir(&place)).map_err(failed)?,
@@ -153,6 +161,22 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_kept_are_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut built = Built::new(directory.path().to_owned(), 0);
+        let mut below = String::new();
+        for _ in 0..12 {
+            below.push_str(&"d".repeat(250));
+            built.take(entry(&below, EntryKind::Directory)).unwrap();
+            below.push('/');
+        }
+        let told = (0..NAMES_BYTES_MAX / below.len() + 1)
+            .map(|number| built.take(entry(&format!("{below}{number}"), EntryKind::Directory)))
+            .find_map(Result::err);
+        assert!(told.is_some_and(|error| error.to_string().contains("names")), "there is an end to it");
+    }
+
+    #[test]
     fn nothing_gets_out_of_the_directory() {
         let outside = tempfile::tempdir().unwrap();
         let link = EntryKind::Link(outside.path().as_os_str().as_bytes().to_vec());
@@ -169,6 +193,7 @@ mod tests {
             vec![entry("a", EntryKind::Directory), entry("a", link.clone())],
             vec![entry("a", EntryKind::File(3)), FromKeeper::Content(b"four".to_vec())],
             vec![entry("a", EntryKind::File(3)), entry("b", EntryKind::File(0))],
+            vec![entry("a", EntryKind::File(3)), FromKeeper::Content(Vec::new())],
             vec![entry("a", EntryKind::File(101))],
             vec![FromKeeper::Content(b"x".to_vec())],
             vec![FromKeeper::Ready { version: 1 }],

@@ -12,11 +12,15 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::setup;
 
 /// A keeper that has not answered by then hangs, or its machine does.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// And one that goes on and on with what was built does not mean to come to an end.
+const COLLECT_MAX: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 pub(super) struct Control {
@@ -75,8 +79,12 @@ impl Control {
         wire::encode(&ToKeeper::Collect, &mut frame).map_err(|error| setup("asking the keeper", &error))?;
         let (write, answers) = &mut *self.write.lock().await;
         write.write_all(&frame).await.map_err(|error| setup("asking the keeper", &error))?;
+        let end = Instant::now() + COLLECT_MAX;
         loop {
-            match tokio::time::timeout(PATIENCE, answers.recv()).await {
+            match tokio::time::timeout_at(end.min(Instant::now() + PATIENCE), answers.recv()).await {
+                _ if Instant::now() >= end => {
+                    return Err(setup("collecting what was built", &"the keeper comes to no end"));
+                }
                 Ok(Some(FromKeeper::Done)) => return Ok(()),
                 Ok(Some(FromKeeper::Failed { step, errno })) => return Err(failed(&step, errno)),
                 Ok(Some(piece)) => take(piece)?,

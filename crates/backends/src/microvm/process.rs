@@ -87,7 +87,14 @@ struct Remains {
 }
 
 impl Process {
+    /// To its end in a task of its own: what was started for a caller that went away is then a process that nobody holds, and
+    /// ends like any other.
     pub(super) async fn start(walls: &Arc<Walls>, wanted: Wanted) -> Result<Process, BackendError> {
+        let starting = tokio::spawn(Process::begin(Arc::clone(walls), wanted));
+        starting.await.unwrap_or_else(|error| Err(setup("starting a machine", &error)))
+    }
+
+    async fn begin(walls: Arc<Walls>, wanted: Wanted) -> Result<Process, BackendError> {
         let limits = Limits {
             memory_bytes: wanted.memory_bytes + OVERHEAD_BYTES,
             processes: THREADS + wanted.cpu_milli.div_ceil(1000),
@@ -109,11 +116,15 @@ impl Process {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let job: Job = Box::new(move || {
             let given: Vec<_> = wanted.descriptors.iter().map(|(fd, number)| (fd, *number)).collect();
-            let _ = answer.send(sys::start_machine(wanted.command, &given, &doors, held));
+            // Where nobody waits any more, the server is ending.
+            if let Err(Ok(mut child)) = answer.send(sys::start_machine(wanted.command, &given, &doors, held)) {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
         });
         walls.starter.send(job).map_err(|_| setup("starting a machine", &"nothing starts them any more"))?;
         let started = answered.await.map_err(|error| setup("starting a machine", &error))?;
-        let child = match started {
+        let mut child = match started {
             Ok(child) => child,
             Err(error) => {
                 if let Some(group) = group {
@@ -123,13 +134,23 @@ impl Process {
             }
         };
         let described = group.as_ref().map(Group::describe);
-        let handle =
-            Pid::from_raw(child.id() as i32).ok_or_else(|| setup("starting a machine", &"it has no number")).and_then(
-                |pid| pidfd_open(pid, PidfdFlags::empty()).map_err(|error| setup("watching a machine", &error)),
-            )?;
+        let handle = Pid::from_raw(child.id() as i32)
+            .ok_or_else(|| setup("starting a machine", &"it has no number"))
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).map_err(|error| setup("watching a machine", &error)));
+        let handle = match handle {
+            Ok(handle) => handle,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                if let Some(group) = group {
+                    group.remove().await;
+                }
+                return Err(error);
+            }
+        };
         let own_user = id.is_some();
         let group = group.map(Group::entered);
-        let remains = Remains { child, handle, group, id, _walls: Arc::clone(walls) };
+        let remains = Remains { child, handle, group, id, _walls: walls };
         Ok(Process { remains: Mutex::new(Some(remains)), group: described, own_user })
     }
 

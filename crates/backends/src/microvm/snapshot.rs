@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use belljar_core::BackendError;
+use rustix::fs::{FlockOperation, flock};
 
 use super::disk::private;
 use crate::setup;
@@ -18,6 +20,8 @@ const AGE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Past this, those that were not used for longest go.
 const SNAPSHOTS_MAX: usize = 12;
+
+const UNFINISHED: &str = "unfinished-";
 
 /// Written last: a directory without it was never finished.
 const WHOLE: &str = "whole";
@@ -72,10 +76,12 @@ impl Snapshots {
 
     /// An empty directory to make one in.
     pub(super) fn begin(&self, name: &str) -> Result<Unfinished, BackendError> {
-        let path = self.directory.join(format!("unfinished-{}-{name}", crate::unique()));
-        let _ = std::fs::remove_dir_all(&path);
+        let path = self.directory.join(format!("{UNFINISHED}{}-{name}", crate::unique()));
         private(&path)?;
-        Ok(Unfinished { path, to: self.directory.join(name) })
+        let held = std::fs::File::open(&path).map_err(|error| setup("beginning a snapshot", &error))?;
+        flock(&held, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| setup("beginning a snapshot", &error))?;
+        Ok(Unfinished { path, to: self.directory.join(name), _held: held })
     }
 
     /// Makes it known by its name, and lets the oldest go.
@@ -105,15 +111,15 @@ impl Snapshots {
         }
     }
 
-    /// Those of servers that ended while they made one.
+    /// Those of servers that ended while they made one: nobody holds them any more.
     fn remove_unfinished(&self) {
         let Ok(entries) = std::fs::read_dir(&self.directory) else { return };
         for entry in entries.filter_map(Result::ok) {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(maker) = name.strip_prefix("unfinished-").and_then(|rest| rest.split('-').next()) else {
+            if !entry.file_name().as_bytes().starts_with(UNFINISHED.as_bytes()) {
                 continue;
-            };
-            if !Path::new("/proc").join(maker).exists() {
+            }
+            let held = std::fs::File::open(entry.path());
+            if held.is_ok_and(|held| flock(&held, FlockOperation::NonBlockingLockExclusive).is_ok()) {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
@@ -125,6 +131,8 @@ impl Snapshots {
 pub(super) struct Unfinished {
     pub(super) path: PathBuf,
     to: PathBuf,
+    /// By which other servers, also those of other containers, see that somebody is at it.
+    _held: std::fs::File,
 }
 
 impl Drop for Unfinished {
@@ -165,8 +173,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("snapshots");
         std::fs::create_dir_all(place.join("unfinished-999999999-x")).unwrap();
-        let _snapshots = Snapshots::new(place.clone()).unwrap();
-        assert_eq!(std::fs::read_dir(place).unwrap().count(), 0);
+        let snapshots = Snapshots::new(place.clone()).unwrap();
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+        let _under_way = snapshots.begin("y").unwrap();
+        let _another = Snapshots::new(place.clone()).unwrap();
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1, "but what is being made stays");
     }
 
     #[test]

@@ -115,6 +115,9 @@ impl Vmm for Firecracker {
                 Some((jailer, id)) => place.jailed(jailer, &self.program, id.number()),
             };
             command.args(["--api-sock", SOCKET]).env_clear().current_dir(&place.0).stdin(Stdio::null());
+            // The jailer puts a copy of the program into the machine's root before it becomes it.
+            let copied = jailed.as_ref().map_or(Ok(0), |_| self.program.metadata().map(|found| found.len()));
+            let copied = copied.map_err(|error| setup("looking at the monitor", &error))?;
             let user = jailed.map_or(User::Own, |(_, id)| User::Becomes(id));
             let says = std::os::fd::OwnedFd::from(says);
             let again = says.try_clone().map_err(|error| setup("making a stream", &error))?;
@@ -123,7 +126,7 @@ impl Vmm for Firecracker {
             let console =
                 tokio::net::UnixStream::from_std(console).map_err(|error| setup("making a stream", &error))?;
             let console = Console::of(console);
-            let file_bytes = if from.to.is_some() { machine.memory_bytes + (256 << 20) } else { 0 };
+            let file_bytes = if from.to.is_some() { machine.memory_bytes + (256 << 20) } else { copied };
             let (memory_bytes, cpu_milli) = (machine.memory_bytes, machine.cpu_milli);
             let wanted = Wanted { command, descriptors: Vec::new(), memory_bytes, cpu_milli, file_bytes, user };
             let process = Process::start(walls, wanted).await?;
