@@ -17,6 +17,10 @@ use crate::error::{Doing, ImageError, ImageErrorKind};
 use crate::inside::resolve;
 use crate::tree::{clear, kind_of, make_directory, names_in, open_directory, open_root, remove, shown};
 
+/// Of a root. A layer may go on in a directory of the one below, and by a link still further down, so that no layer's own depth
+/// says how deep it comes to be; who removes it has a descriptor open for each step.
+const DEPTH_MAX: usize = 400;
+
 const WHITEOUT: &[u8] = b".wh.";
 /// In a directory that hides all that the layers below have in it.
 const OPAQUE: &str = ".wh..wh..opq";
@@ -35,7 +39,7 @@ pub(crate) fn assemble(root: &Path, layers: &[Layer], stop: &AtomicBool) -> Resu
     for layer in layers {
         let from = open_root(&layer.tree).doing("opening a layer")?;
         let over = Over { root, root_directory: &to, layer, stop };
-        over.lay(from.as_fd(), to.as_fd(), Path::new(""))?;
+        over.lay(from.as_fd(), to.as_fd(), Path::new(""), 0)?;
     }
     Ok(())
 }
@@ -48,12 +52,17 @@ struct Over<'a> {
 }
 
 impl Over<'_> {
-    /// As deep as unpacking allowed, and no deeper.
-    fn lay(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, path: &Path) -> Result<(), ImageError> {
+    /// As deep as unpacking allowed, and no deeper. `depth` is that of the place in the root.
+    fn lay(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, path: &Path, depth: usize) -> Result<(), ImageError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(ImageError::new(ImageErrorKind::Cancelled, "the build was given up"));
         }
-        let at = format!("assembling {}", shown(path.as_os_str().as_bytes()));
+        let shown = shown(path.as_os_str().as_bytes());
+        if depth > DEPTH_MAX {
+            let words = format!("with its links, {shown} is more than {DEPTH_MAX} directories deep");
+            return Err(ImageError::new(ImageErrorKind::Hostile, words));
+        }
+        let at = format!("assembling {shown}");
         let (hidden, names): (Vec<OsString>, Vec<OsString>) =
             names_in(from).doing(&at)?.into_iter().partition(|name| name.as_bytes().starts_with(WHITEOUT));
         // What is hidden is that of the layers below; what this one has of the same name stays.
@@ -71,8 +80,8 @@ impl Over<'_> {
                 Some(FileType::Directory) => {
                     let path = path.join(&name);
                     let below = open_directory(from, &name).doing(&at)?;
-                    let place = self.directory(to, &name, &path).doing(&at)?;
-                    self.lay(below.as_fd(), place.as_fd(), &path)?;
+                    let (place, depth) = self.directory(to, &name, &path, depth).doing(&at)?;
+                    self.lay(below.as_fd(), place.as_fd(), &path, depth)?;
                 }
                 Some(FileType::Symlink) => {
                     remove(to, &name).doing(&at)?;
@@ -89,8 +98,8 @@ impl Over<'_> {
         Ok(())
     }
 
-    /// The directory of the root that a layer's goes over, made if there is none.
-    fn directory(&self, to: BorrowedFd<'_>, name: &OsStr, path: &Path) -> io::Result<OwnedFd> {
+    /// The directory of the root that a layer's goes over, made if there is none, and how deep it is.
+    fn directory(&self, to: BorrowedFd<'_>, name: &OsStr, path: &Path, depth: usize) -> io::Result<(OwnedFd, usize)> {
         match kind_of(to, name)? {
             Some(FileType::Directory) => {}
             // Whoever packed the layer wrote to lib/x, and below him lib is a link to usr/lib: he meant what is there.
@@ -98,7 +107,7 @@ impl Over<'_> {
                 if let Some(real) = resolve(self.root, path)
                     && let Ok(directory) = self.open_real(&real)
                 {
-                    return Ok(directory);
+                    return Ok((directory, real.components().count()));
                 }
                 remove(to, name)?;
                 make_directory(to, name)?;
@@ -109,7 +118,7 @@ impl Over<'_> {
             }
             None => make_directory(to, name)?,
         }
-        Ok(open_directory(to, name)?)
+        Ok((open_directory(to, name)?, depth + 1))
     }
 
     /// A path of the root without links, opened step by step.
@@ -203,6 +212,28 @@ mod tests {
         // The layers themselves are as they were, and share their files with the root.
         assert!(layers.layers[0].tree.join("a/gone").exists());
         assert_eq!(fs::metadata(root.join("a/kept")).unwrap().nlink(), 2);
+    }
+
+    /// Each layer goes on below the link that the one before has left at the end of its own.
+    #[test]
+    fn links_do_not_make_a_root_endlessly_deep() {
+        let mut layers = Layers::new();
+        let (mut link, mut end) = (String::new(), String::new());
+        for number in 0..DEPTH_MAX / 100 + 1 {
+            let own = format!("{number}/{}", "d/".repeat(99));
+            let next = format!("link{number}");
+            let target = format!("{end}{own}");
+            let below = if link.is_empty() { own } else { format!("{link}/{own}") };
+            layers = layers.with(&[&link], |tree| {
+                fs::create_dir_all(tree.join(&below)).unwrap();
+                symlink(&target, tree.join(&next)).unwrap();
+            });
+            (link, end) = (next, target);
+        }
+        let root = layers.directory.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let error = assemble(&root, &layers.layers, &AtomicBool::new(false)).unwrap_err();
+        assert_eq!(error.kind, ImageErrorKind::Hostile, "{error}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Bounds {
     pub file_bytes_max: u64,
     /// Of all layers.
     pub entries_max: u64,
+    /// Directories of one layer that are only in the names of what is in them.
+    pub implied_max: usize,
     pub depth_max: usize,
     /// Attempts at each thing that a registry is asked for.
     pub attempts: u32,
@@ -35,6 +37,7 @@ impl Default for Bounds {
             unpacked_bytes_max: 32 * GIB,
             file_bytes_max: 8 * GIB,
             entries_max: 2_000_000,
+            implied_max: 200_000,
             depth_max: 128,
             attempts: 4,
             pause: Duration::from_millis(500),

@@ -59,8 +59,13 @@ impl Record {
 
     /// Whole or not at all.
     pub(crate) fn write(&self, beside: &Path, path: &Path) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(self)?;
+        // What cannot be read again would keep the store from ever being cleaned.
+        if text.len() as u64 > RECORD_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its environment is too long"));
+        }
         let mut file = File::create(beside)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(beside, path)
     }
@@ -70,4 +75,23 @@ impl Record {
 pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=64).contains(&name.len()) && name.chars().all(is_plain) && !name.starts_with('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (beside, path) = (directory.path().join("beside"), directory.path().join("name.json"));
+        let record = |bytes: usize| {
+            let env = vec![("LONG".to_owned(), "x".repeat(bytes))];
+            Record::new("source".to_owned(), String::new(), "0".repeat(64), Vec::new(), env, Vec::new(), 0, 0)
+        };
+        record(1000).write(&beside, &path).unwrap();
+        assert_eq!(Record::read(&path).unwrap(), record(1000));
+        assert!(record(RECORD_BYTES_MAX as usize).write(&beside, &path).is_err());
+        assert_eq!(Record::read(&path).unwrap(), record(1000), "what was there stays");
+    }
 }

@@ -87,7 +87,7 @@ pub(crate) fn unpack(stream: impl Read, into: OwnedFd, budget: &mut Budget<'_>) 
     let around = budget.entries.saturating_mul(AROUND_ENTRY_BYTES);
     let stream = Measured::new(stream, budget.bytes.saturating_add(around), Rc::clone(&allowance));
     let mut archive = Archive::new(stream);
-    let mut writer = Writer::new(into);
+    let mut writer = Writer::new(into, budget.bounds.implied_max);
     let mut entries = archive.entries().map_err(|error| unreadable(&error))?;
     loop {
         budget.goes_on()?;

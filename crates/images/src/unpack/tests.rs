@@ -67,6 +67,24 @@ impl Hostile {
     }
 }
 
+/// A small file can name a hundred of them.
+#[test]
+fn directories_that_nobody_wrote_down_are_bounded() {
+    let bounds = Bounds { implied_max: 100, ..Bounds::default() };
+    let unpacked = |count: usize, below: &str| {
+        let files = (0..count).fold(Hostile::default(), |tar, number| {
+            tar.pax(&[("path", &format!("{number}/{below}file"))]).file(b"file", "")
+        });
+        tried(&[files.0, vec![0; 1024]].concat(), &bounds).map_err(|error| error.kind).map(drop)
+    };
+    assert_eq!(unpacked(100, ""), Ok(()));
+    assert_eq!(unpacked(101, ""), Err(ImageErrorKind::TooLarge));
+    // Few, and long.
+    let long = "twenty letters and a/".repeat(20);
+    assert_eq!(unpacked(3, &long), Ok(()));
+    assert_eq!(unpacked(4, &long), Err(ImageErrorKind::TooLarge));
+}
+
 #[derive(Debug)]
 struct Tried {
     around: tempfile::TempDir,

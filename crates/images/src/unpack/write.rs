@@ -20,6 +20,9 @@ use crate::tree::{kind_of, make_directory, open_directory, remove, shown};
 /// No file is older than this or newer than that: some tools cannot live with it.
 const MODIFIED_MAX: u64 = u32::MAX as u64;
 
+/// Of the names of all directories that no entry made, for each that there may be: they are kept and written down.
+const IMPLIED_BYTES_EACH: usize = 160;
+
 /// As the kernel has it for a link.
 const TARGET_BYTES_MAX: usize = 4095;
 
@@ -29,11 +32,13 @@ pub(super) struct Writer {
     /// The directory that was written to last: most entries follow one another in one.
     last: Option<(Vec<u8>, OwnedFd)>,
     implied: BTreeSet<PathBuf>,
+    implied_bytes: usize,
+    implied_max: usize,
 }
 
 impl Writer {
-    pub(super) fn new(root: OwnedFd) -> Writer {
-        Writer { root, last: None, implied: BTreeSet::new() }
+    pub(super) fn new(root: OwnedFd, implied_max: usize) -> Writer {
+        Writer { root, last: None, implied: BTreeSet::new(), implied_bytes: 0, implied_max }
     }
 
     pub(super) fn finish(self) -> BTreeSet<PathBuf> {
@@ -138,6 +143,13 @@ impl Writer {
             at = match open_directory(at.as_fd(), name) {
                 Ok(directory) => directory,
                 Err(Errno::NOENT) => {
+                    // A tar of a few bytes can be a great many of them, and long ones.
+                    self.implied_bytes += walked.as_os_str().len();
+                    let bytes_max = self.implied_max * IMPLIED_BYTES_EACH;
+                    if self.implied_bytes > bytes_max || self.implied.len() >= self.implied_max {
+                        let words = "it has too many files in directories that it does not have";
+                        return Err(ImageError::new(ImageErrorKind::TooLarge, words));
+                    }
                     unwritten(&path, make_directory(at.as_fd(), name))?;
                     self.implied.insert(walked.clone());
                     unwritten(&path, open_directory(at.as_fd(), name))?
