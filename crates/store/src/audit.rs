@@ -9,16 +9,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::{Errno, retry_on_intr};
 use serde::Serialize;
 
 use crate::time::{now_ms, rfc3339};
 
 /// How often a writer may find that others have put its file aside in the very moment.
 const TRIES_MAX: usize = 16;
+
+/// What has to be free on a disk that was full before anything runs again: the lines of some dozen runs.
+const ROOM_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditSettings {
@@ -35,9 +38,15 @@ pub struct AuditSettings {
 
 pub struct AuditFile {
     settings: AuditSettings,
-    file: Mutex<File>,
-    /// The last line could not be written.
-    failing: AtomicBool,
+    place: Mutex<Place>,
+}
+
+struct Place {
+    file: File,
+    /// A line could not be written, and none that was has said so.
+    is_untold: bool,
+    /// As much room has to be found before anything runs again; 0 where nothing failed since it was.
+    short_of: u64,
 }
 
 impl fmt::Debug for AuditFile {
@@ -65,56 +74,75 @@ impl AuditFile {
     /// Opens the file, or makes it for its owner alone.
     pub fn open(settings: AuditSettings) -> io::Result<AuditFile> {
         let file = open(&settings.file)?;
-        Ok(AuditFile { settings, file: Mutex::new(file), failing: AtomicBool::new(false) })
+        Ok(AuditFile { settings, place: Mutex::new(Place { file, is_untold: false, short_of: 0 }) })
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn keeps_code(&self) -> bool {
         self.settings.code
     }
 
-    /// Writes one line.
+    /// Writes one line; where others were lost before it, after one that says so.
     pub fn note<T: Serialize>(&self, event: &'static str, what: &T) {
-        let now = now_ms();
-        let written = match serde_json::to_vec(&Line { time: rfc3339(now), time_ms: now, event, what }) {
-            Ok(mut line) => {
-                line.push(b'\n');
-                self.write(&line)
-            }
-            Err(error) => Err(error.into()),
-        };
-        let failed = written.is_err();
-        if let Err(error) = written {
+        let line = line(event, what);
+        let bytes = line.as_ref().map_or(0, |line| line.len() as u64);
+        let mut place = self.place();
+        if let Err(error) = line.and_then(|line| self.write(&mut place, &line, 0)) {
+            place.is_untold = true;
+            place.short_of = place.short_of.max(bytes).max(ROOM_BYTES);
+            drop(place);
             tracing::error!(%error, event, "an audit line could not be written");
         }
-        self.failing.store(failed, Ordering::Relaxed);
     }
 
-    /// Whether something may be run. One that failed is tried again, by a line that says so.
+    /// Whether something may be run. After a line that failed not before there is room: a word that lines are missing is short,
+    /// and fits where no run's line would.
     pub(crate) fn can_be_written(&self) -> bool {
-        if self.settings.required && self.failing.load(Ordering::Relaxed) {
-            self.note("audit-resumed", &Resumed { words: "lines before this one may be missing" });
+        if !self.settings.required {
+            return true;
         }
-        !(self.settings.required && self.failing.load(Ordering::Relaxed))
+        let mut place = self.place();
+        let room = place.short_of;
+        if room == 0 {
+            return true;
+        }
+        let found = self.write(&mut place, &[], room);
+        if found.is_ok() {
+            place.short_of = 0;
+        }
+        drop(place);
+        found.inspect_err(|error| tracing::error!(%error, "the audit can still not be written")).is_ok()
     }
 
-    fn write(&self, line: &[u8]) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What is lost is told first, with the line or not at all. `room` is what has to be left after it.
+    fn write(&self, place: &mut Place, line: &[u8], room: u64) -> io::Result<()> {
+        let mut lines = Vec::new();
+        if place.is_untold {
+            lines = self::line("audit-resumed", &Resumed { words: "lines before this one may be missing" })?;
+        }
+        lines.extend_from_slice(line);
         for _ in 0..TRIES_MAX {
-            flock(&*file, FlockOperation::LockExclusive)?;
+            flock(&place.file, FlockOperation::LockExclusive)?;
             // Whatever comes of it, the lock is given back: others wait for it.
-            let tried = self.try_in(&file, line);
-            flock(&*file, FlockOperation::Unlock)?;
+            let tried = self.try_in(place, &lines, room);
+            flock(&place.file, FlockOperation::Unlock)?;
             match tried? {
-                Tried::Written => return Ok(()),
-                Tried::MovedAside => *file = open(&self.settings.file)?,
+                Tried::Written => {
+                    place.is_untold = false;
+                    return Ok(());
+                }
+                Tried::MovedAside => place.file = open(&self.settings.file)?,
             }
         }
         Err(io::Error::other("the file is put aside again and again"))
     }
 
     /// Under the lock. A file that is full is put aside first.
-    fn try_in(&self, file: &File, line: &[u8]) -> io::Result<Tried> {
-        let ours = file.metadata()?;
+    fn try_in(&self, place: &mut Place, lines: &[u8], room: u64) -> io::Result<Tried> {
+        let ours = place.file.metadata()?;
         let named = match fs::metadata(&self.settings.file) {
             Ok(named) => named,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Tried::MovedAside),
@@ -124,15 +152,17 @@ impl AuditFile {
             return Ok(Tried::MovedAside);
         }
         // What is no file cannot be put aside: a pipe to a collector, say.
-        let is_full = ours.len() > 0 && ours.len() + line.len() as u64 > self.settings.bytes_max;
+        let is_full = ours.len() > 0 && ours.len() + lines.len() as u64 > self.settings.bytes_max;
         if ours.is_file() && is_full {
             put_aside(&self.settings.file, self.settings.keep)?;
             return Ok(Tried::MovedAside);
         }
-        let mut writing = file;
-        writing.write_all(line).inspect_err(|_| {
+        if ours.is_file() && room > 0 {
+            reserve(&place.file, ours.len(), room.saturating_add(lines.len() as u64))?;
+        }
+        place.file.write_all(lines).inspect_err(|_| {
             // Half a line would spoil the next.
-            let _ = file.set_len(ours.len());
+            let _ = place.file.set_len(ours.len());
         })?;
         Ok(Tried::Written)
     }
@@ -142,6 +172,22 @@ enum Tried {
     Written,
     /// The file of that name is another by now.
     MovedAside,
+}
+
+fn line<T: Serialize>(event: &'static str, what: &T) -> io::Result<Vec<u8>> {
+    let now = now_ms();
+    let mut line = serde_json::to_vec(&Line { time: rfc3339(now), time_ms: now, event, what })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Takes room behind the end, where nobody who reads the file sees it. A file system that cannot do so says with each line
+/// whether there is any.
+fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, from, bytes)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        reserved => Ok(reserved?),
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {

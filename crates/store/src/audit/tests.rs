@@ -115,3 +115,47 @@ fn where_it_is_required_nothing_runs_until_it_can_be_written_again() {
     assert!(required.can_be_written());
     assert_eq!(lines(&deep.join("audit.jsonl"))[0]["event"], "audit-resumed");
 }
+
+#[test]
+fn that_lines_were_lost_is_said_by_the_next_whoever_writes_it() {
+    for required in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("deep");
+        fs::create_dir(&deep).unwrap();
+        let settings = AuditSettings { required, ..settings(&deep) };
+        let audit = AuditFile::open(settings.clone()).unwrap();
+        fs::remove_dir_all(&deep).unwrap();
+        audit.note("run", &json!({}));
+        fs::create_dir(&deep).unwrap();
+        audit.note("sandbox-closed", &json!({}));
+        assert!(audit.can_be_written());
+        audit.note("run", &json!({}));
+        let lines = lines(&settings.file);
+        let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["audit-resumed", "sandbox-closed", "run"], "required: {required}");
+    }
+}
+
+#[test]
+fn after_a_full_disk_nothing_runs_before_there_is_room_for_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(folder.path());
+    // Where nothing can be written.
+    std::os::unix::fs::symlink("/dev/full", &settings.file).unwrap();
+    let audit = AuditFile::open(settings.clone()).unwrap();
+    audit.note("run", &json!({}));
+    assert!(!audit.can_be_written());
+    fs::remove_file(&settings.file).unwrap();
+    let event = |at: usize| lines(&settings.file)[at]["event"].as_str().unwrap().to_owned();
+    // More than any disk has.
+    audit.place().short_of = i64::MAX as u64;
+    assert!(!audit.can_be_written());
+    assert!(fs::read(&settings.file).unwrap().is_empty(), "nothing is promised that does not hold");
+    audit.note("egress-ended", &json!({}));
+    assert!(!audit.can_be_written(), "a short line tells nothing of the room");
+    audit.place().short_of = ROOM_BYTES;
+    assert!(audit.can_be_written() && audit.can_be_written());
+    audit.note("run", &json!({}));
+    assert_eq!([event(0), event(1), event(2)], ["audit-resumed", "egress-ended", "run"]);
+    assert_eq!(lines(&settings.file).len(), 3, "no room that was taken is seen");
+}
