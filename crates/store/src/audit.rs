@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{Access, FallocateFlags, FlockOperation, access, fallocate, flock};
 use rustix::io::{Errno, retry_on_intr};
 use serde::Serialize;
 
@@ -47,6 +47,8 @@ struct Place {
     is_untold: bool,
     /// As much room has to be found before anything runs again; 0 where nothing failed since it was.
     short_of: u64,
+    /// It was told that the file cannot be put aside.
+    is_stuck: bool,
 }
 
 impl fmt::Debug for AuditFile {
@@ -74,7 +76,13 @@ impl AuditFile {
     /// Opens the file, or makes it for its owner alone.
     pub fn open(settings: AuditSettings) -> io::Result<AuditFile> {
         let file = open(&settings.file)?;
-        Ok(AuditFile { settings, place: Mutex::new(Place { file, is_untold: false, short_of: 0 }) })
+        if file.metadata()?.is_file()
+            && let Err(error) = access(folder_of(&settings.file), Access::WRITE_OK | Access::EXEC_OK)
+        {
+            let file = settings.file.display();
+            tracing::warn!(%file, %error, "the audit file cannot be put aside when it is full: its folder may not be written");
+        }
+        Ok(AuditFile { settings, place: Mutex::new(Place { file, is_untold: false, short_of: 0, is_stuck: false }) })
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
@@ -154,8 +162,20 @@ impl AuditFile {
         // What is no file cannot be put aside: a pipe to a collector, say.
         let is_full = ours.len() > 0 && ours.len() + lines.len() as u64 > self.settings.bytes_max;
         if ours.is_file() && is_full {
-            put_aside(&self.settings.file, self.settings.keep)?;
-            return Ok(Tried::MovedAside);
+            match put_aside(&self.settings.file, self.settings.keep) {
+                Ok(()) => {
+                    place.is_stuck = false;
+                    return Ok(Tried::MovedAside);
+                }
+                // Somebody who holds no lock was at it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Tried::MovedAside),
+                // A file that is too large is better than lines that are lost.
+                Err(error) if !place.is_stuck => {
+                    place.is_stuck = true;
+                    tracing::error!(%error, "the audit file is full and cannot be put aside: it is written on, and grows");
+                }
+                Err(_) => {}
+            }
         }
         if ours.is_file() && room > 0 {
             reserve(&place.file, ours.len(), room.saturating_add(lines.len() as u64))?;
@@ -190,11 +210,16 @@ fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// `file.7` becomes `file.8` and so on, and `file` becomes `file.1`; the oldest goes.
+/// `file.7` becomes `file.8` and so on, up to the first that there is not, and `file` becomes `file.1`; the oldest goes if all
+/// are there. What cannot be done is tried again with each line, and must not push one more over the end each time.
 fn put_aside(path: &Path, keep: u32) -> io::Result<()> {
     let aside = |number: u32| {
         let mut name = path.as_os_str().to_owned();
@@ -204,7 +229,10 @@ fn put_aside(path: &Path, keep: u32) -> io::Result<()> {
     if keep == 0 {
         return fs::remove_file(path);
     }
-    for number in (1..keep).rev() {
+    let is_free =
+        |number: &u32| fs::symlink_metadata(aside(*number)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let free = (1..keep).find(is_free).unwrap_or(keep);
+    for number in (1..free).rev() {
         match fs::rename(aside(number), aside(number + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

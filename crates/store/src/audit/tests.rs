@@ -159,3 +159,22 @@ fn after_a_full_disk_nothing_runs_before_there_is_room_for_its_line() {
     assert_eq!([event(0), event(1), event(2)], ["audit-resumed", "egress-ended", "run"]);
     assert_eq!(lines(&settings.file).len(), 3, "no room that was taken is seen");
 }
+
+#[test]
+fn a_full_file_that_cannot_be_put_aside_is_written_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = AuditSettings { bytes_max: 1, keep: 2, ..settings(folder.path()) };
+    let aside = |number: u32| folder.path().join(format!("audit.jsonl.{number}"));
+    fs::create_dir(aside(2)).unwrap();
+    let audit = AuditFile::open(settings.clone()).unwrap();
+    for number in 0..5 {
+        audit.note("run", &json!({"number": number}));
+    }
+    assert!(audit.can_be_written());
+    let numbers = |path: &Path| lines(path).iter().map(|line| line["number"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(numbers(&aside(1)), [0]);
+    assert_eq!(numbers(&settings.file), [1, 2, 3, 4]);
+    fs::remove_dir(aside(2)).unwrap();
+    audit.note("run", &json!({"number": 5}));
+    assert_eq!([&aside(2), &aside(1), &settings.file].map(|path| numbers(path)), [vec![0], vec![1, 2, 3, 4], vec![5]]);
+}
