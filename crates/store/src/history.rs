@@ -1,6 +1,6 @@
 //! The history's writer: one thread, one connection, some entries at a time.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::StoreError;
 use crate::entry::{Began, Call, Closed, Decision, Ended, Entry, Opened, Task};
+use crate::error::passes;
 use crate::process::{Fate, Process};
 use crate::queue::{Batch, Queue};
 use crate::{Reader, now_ms, retention, schema};
@@ -21,6 +22,12 @@ const ENTRIES_MAX: usize = 4096;
 const TIDY_EVERY: Duration = Duration::from_secs(60 * 60);
 /// And after how many entries, for a file that grows fast.
 const TIDY_AFTER: usize = 2000;
+
+/// How often entries are tried again while others write, each time for as long as SQLite waits for them: a minute in all.
+const TRIES_MAX: u32 = 12;
+
+/// Between two steps of giving room back, so that others who wait to write have their turn.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long an ending server waits for its last entries to be written.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -49,7 +56,12 @@ impl History {
     /// Opens the file, or makes it; marks what servers left that are no more; and begins to write.
     pub fn open(settings: HistorySettings) -> Result<History, StoreError> {
         let database = schema::open(&settings.file)?;
-        let server = enrol(&database, &Process::this(), now_ms()).map_err(|error| broken(&settings.file, error))?;
+        History::begin(database, settings)
+    }
+
+    fn begin(database: Connection, settings: HistorySettings) -> Result<History, StoreError> {
+        let enrolled = enrol(&database, &Process::this(), now_ms());
+        let server = enrolled.map_err(|error| StoreError::of(&settings.file, error))?;
         let queue = Arc::new(Queue::new(ENTRIES_MAX));
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
         let keeps_code = settings.code;
@@ -106,10 +118,6 @@ impl Drop for History {
     }
 }
 
-fn broken(path: &Path, error: rusqlite::Error) -> StoreError {
-    StoreError::Broken { path: path.to_owned(), error }
-}
-
 /// Writes this server down, and closes the books of those that did not come to do it themselves.
 pub(crate) fn enrol(database: &Connection, this: &Process, now_ms: i64) -> rusqlite::Result<i64> {
     let writing = rusqlite::Transaction::new_unchecked(database, TransactionBehavior::Immediate)?;
@@ -164,27 +172,43 @@ impl Writer {
     fn write_all(mut self, queue: &Queue) {
         let mut tidied = None;
         let mut written = 0;
+        let mut has_room_to_give = false;
         loop {
             // Not before the first entries: a server that only starts is not held up by it.
-            let batch = queue.next(TIDY_EVERY);
+            let batch = queue.next(if has_room_to_give { PAUSE } else { TIDY_EVERY });
             written += batch.entries.len();
-            if let Err(error) = self.write(&batch, now_ms()) {
-                tracing::error!(%error, entries = batch.entries.len(), "the history could not be written");
-            }
+            self.write_or_count(&batch, queue);
             if batch.last {
                 break;
             }
             if written > TIDY_AFTER || tidied.is_none_or(|at: Instant| at.elapsed() >= TIDY_EVERY) {
                 (tidied, written) = (Some(Instant::now()), 0);
-                if let Err(error) = retention::tidy(&self.database, &self.settings, now_ms()) {
-                    tracing::warn!(%error, "the history could not be tidied");
-                }
+                let removed = retention::tidy(&self.database, &self.settings, now_ms());
+                has_room_to_give = told_of_tidying(removed.map(|()| true));
+            }
+            if has_room_to_give {
+                has_room_to_give = told_of_tidying(retention::give_back(&self.database));
             }
         }
         let ended = "UPDATE servers SET ended_ms = ?2 WHERE id = ?1";
         if let Err(error) = self.database.execute(ended, [self.server, now_ms()]) {
             tracing::warn!(%error, "the history does not know that this server ended");
         }
+    }
+
+    /// While others write it is tried again. What cannot be written is missing, and the next that can says how much.
+    pub(crate) fn write_or_count(&mut self, batch: &Batch, queue: &Queue) {
+        let mut tries = 1;
+        let error = loop {
+            match self.write(batch, now_ms()) {
+                Ok(()) => return,
+                Err(error) if passes(&error) && tries < TRIES_MAX => tries += 1,
+                Err(error) => break error,
+            }
+        };
+        let entries = batch.entries.len();
+        queue.leave_out(batch.dropped.saturating_add(entries as u64));
+        tracing::error!(%error, entries, "the history could not be written");
     }
 
     /// All of a batch, or nothing of it.
@@ -204,12 +228,20 @@ impl Writer {
             }
         }
         if batch.dropped > 0 {
-            tracing::warn!(dropped = batch.dropped, "the history has a gap: more happened than could be written");
             let gap = "INSERT INTO gaps (server, at_ms, dropped) VALUES (?1, ?2, ?3)";
             writing.execute(gap, params![self.server, now_ms, number(batch.dropped)])?;
         }
-        writing.commit()
+        writing.commit()?;
+        if batch.dropped > 0 {
+            tracing::warn!(dropped = batch.dropped, "the history has a gap: more happened than could be written");
+        }
+        Ok(())
     }
+}
+
+/// Whether to go on with it.
+fn told_of_tidying(tidied: rusqlite::Result<bool>) -> bool {
+    tidied.inspect_err(|error| tracing::warn!(%error, "the history could not be tidied")).unwrap_or_default()
 }
 
 fn number(count: u64) -> i64 {

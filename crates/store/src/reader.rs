@@ -100,7 +100,7 @@ impl Reader {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::NoPlace { path: path.to_owned(), error }),
         }
-        let broken = |error| StoreError::Broken { path: path.to_owned(), error };
+        let broken = |error| StoreError::of(path, error);
         let database = schema::connect(path).map_err(broken)?;
         // One that no server has brought up to date has nothing that we could ask for.
         if schema::version(&database, path)? < schema::MIGRATIONS.len() {
@@ -265,7 +265,7 @@ impl Reader {
     }
 
     fn broken(&self, error: rusqlite::Error) -> StoreError {
-        StoreError::Broken { path: self.path.clone(), error }
+        StoreError::of(&self.path, error)
     }
 
     /// Whether the server of a row, in four columns from `at` on, is no more.

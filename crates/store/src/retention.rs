@@ -7,9 +7,12 @@ use crate::HistorySettings;
 /// Of the rows, what goes at once when the file is too large.
 const SHARE: i64 = 10;
 
+/// Pages that are given back in one step. Nobody else writes meanwhile, and all at once could be half a gigabyte.
+const STEP: u32 = 1000;
+
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// Removes what is past its days, and then the oldest until the file is small enough.
+/// Removes what is past its days, and then the oldest until little enough is left.
 pub(crate) fn tidy(database: &Connection, settings: &HistorySettings, now_ms: i64) -> rusqlite::Result<()> {
     forget_before(database, now_ms.saturating_sub(i64::from(settings.days).saturating_mul(DAY_MS)))?;
     // Each round takes a tenth of what is left, so that a hundred leave next to nothing.
@@ -29,11 +32,22 @@ pub(crate) fn tidy(database: &Connection, settings: &HistorySettings, now_ms: i6
             Err(error) => return Err(error),
         }
     }
-    // Gives the free pages back; the statement has rows, one for each.
-    let mut vacuum = database.prepare("PRAGMA incremental_vacuum")?;
-    let mut pages = vacuum.query([])?;
-    while pages.next()?.is_some() {}
     Ok(())
+}
+
+/// Gives some of the free pages back to the disk; whether there are more.
+pub(crate) fn give_back(database: &Connection) -> rusqlite::Result<bool> {
+    let free = || database.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0));
+    let before = free()?;
+    if before == 0 {
+        return Ok(false);
+    }
+    let mut vacuum = database.prepare(&format!("PRAGMA incremental_vacuum({STEP})"))?;
+    let mut pages = vacuum.query([])?;
+    // A row for each.
+    while pages.next()?.is_some() {}
+    // A file that somebody else has made may give none.
+    Ok((1..before).contains(&free()?))
 }
 
 fn forget_before(database: &Connection, before_ms: i64) -> rusqlite::Result<()> {

@@ -103,7 +103,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
     }
     // SQLite would make it as the umask has it; its other files get the mode of this one.
     OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(no_place)?;
-    let broken = |error| StoreError::Broken { path: path.to_owned(), error };
+    let broken = |error| StoreError::of(path, error);
     let mut database = connect(path).map_err(broken)?;
     let begin = |database: &mut Connection| -> rusqlite::Result<()> {
         // Before there is a table: what is deleted can then be given back page by page.
@@ -132,7 +132,7 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 /// The version, if the file is one that this program can use.
 pub(crate) fn version(database: &Connection, path: &Path) -> Result<usize, StoreError> {
-    let broken = |error| StoreError::Broken { path: path.to_owned(), error };
+    let broken = |error| StoreError::of(path, error);
     let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(broken)?;
     let count = "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'";
     let tables: i64 = database.query_row(count, [], |row| row.get(0)).map_err(broken)?;
@@ -147,7 +147,7 @@ fn migrate(database: &mut Connection, path: &Path) -> Result<(), StoreError> {
     if version(database, path)? == MIGRATIONS.len() {
         return Ok(());
     }
-    let broken = |error| StoreError::Broken { path: path.to_owned(), error };
+    let broken = |error| StoreError::of(path, error);
     // Another server may be at it too: whoever comes second finds it done.
     let writing = database.transaction_with_behavior(TransactionBehavior::Immediate).map_err(broken)?;
     let from = version(&writing, path)?;

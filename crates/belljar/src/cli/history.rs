@@ -80,7 +80,7 @@ impl History {
             show_decision(&mut out, decision)?;
         }
         if dropped > 0 {
-            writeln!(out, "{dropped} events are missing: more happened at once than is written")?;
+            writeln!(out, "{dropped} events are missing: more happened than could be written")?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -42,6 +42,7 @@ pub(crate) fn complain(error: &StoreError) -> Complaint {
         StoreError::NoPlace { .. } => "name another file below [history], or set enabled = false there",
         StoreError::Newer { .. } => "use that Belljar, name another file below [history], or set enabled = false there",
         StoreError::NotOurs { .. } => "name another file below [history]",
+        StoreError::InUse { .. } => "try again in a moment; the file is whole, and stays where it is",
         StoreError::Broken { .. } => "move it away, and a new one is made; or set enabled = false below [history]",
     };
     Complaint::new(error.to_string(), hint)
