@@ -29,8 +29,10 @@ const SUFFIX: &str = ".sock";
 const QUESTION_BYTES_MAX: u64 = 4096;
 /// Those who ask at once.
 const ASKING_MAX: usize = 16;
-/// How long a question, and then its answer, may take.
+/// How long a question may take.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// And its answer: longer than the engine takes to stop a run, and then to give up on a sandbox that does not close (30 s).
+const ANSWER_MAX: Duration = Duration::from_secs(45);
 
 /// The socket of this server. It goes with this, and nothing of it keeps the engine alive after that.
 #[derive(Debug)]
@@ -102,7 +104,7 @@ async fn answer_all(listener: UnixListener, engine: Engine) {
                 let engine = engine.clone();
                 asking.spawn(async move {
                     // Whoever asked may have left.
-                    let _ = timeout(PATIENCE * 2, answer(stream, &engine)).await;
+                    let _ = timeout(PATIENCE + ANSWER_MAX, answer(stream, &engine)).await;
                 });
             }
             // Too many open files, most likely: it passes.
