@@ -285,8 +285,11 @@ impl Engine {
         let shared = self.shared();
         let (entered, mut used) =
             self.may_begin(who, &request).inspect_err(|error| self.refuse(who, &request, error))?;
-        if let (Some(used), Some(Away::LetsSandboxExpire)) = (&mut used, away) {
-            used.rest();
+        if let Some(used) = &mut used {
+            used.is_for_run();
+            if away == Some(Away::LetsSandboxExpire) {
+                used.rest();
+            }
         }
         let sandbox = used.as_ref().map(|used| used.named.id.clone());
         if let Some(sandbox) = &sandbox {

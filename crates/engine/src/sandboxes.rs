@@ -8,17 +8,20 @@
 //! down. Those who use it then hold [`InUse`]; they are told by `closing`, and the backend's `close` waits until the
 //! last of them has let go.
 
+mod in_use;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belljar_core::{Isolation, Layer, Limits, Sandbox, State};
+use belljar_core::{Isolation, Layer, Limits, Sandbox};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::in_use::InUse;
 use crate::admission::seats;
 use crate::desks::Desks;
 use crate::kernels::Kernels;
@@ -111,6 +114,10 @@ struct Place {
 struct Activity {
     users: usize,
     last: Instant,
+    /// Programs that were asked for and have not come to their end, those among them that keep it from being idle or not.
+    runs: usize,
+    /// When the last of them had.
+    calm_since: Instant,
 }
 
 impl Named {
@@ -118,9 +125,10 @@ impl Named {
         self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody uses it now.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.activity().users == 0
+    /// Since when no program that somebody asked for has been there; `None` while one is.
+    pub(crate) fn calm_since(&self) -> Option<Instant> {
+        let activity = self.activity();
+        (activity.runs == 0).then_some(activity.calm_since)
     }
 
     /// When it ends if nothing uses it from `now` on; while it is used, that moves with `now`.
@@ -236,7 +244,7 @@ impl Sandboxes {
             toll: Toll::default(),
             closing: CancellationToken::new(),
             place: Arc::new(RwLock::new(Some(Place { sandbox, slot, hold }))),
-            activity: Mutex::new(Activity { users: 0, last: now }),
+            activity: Mutex::new(Activity { users: 0, last: now, runs: 0, calm_since: now }),
             runs: AtomicU64::new(0),
         });
         let info = named.info(now, tenure.age_max);
@@ -272,9 +280,9 @@ impl Sandboxes {
         }
         let place = named.place.clone().try_read_owned().map_err(|_| EngineError::UnknownSandbox)?;
         let place = OwnedRwLockReadGuard::try_map(place, Option::as_ref).map_err(|_| EngineError::UnknownSandbox)?;
-        named.activity().users += 1;
+        let used = InUse::new(self.clone(), named, place);
         drop(table);
-        Ok(InUse { sandboxes: self.clone(), named, place, trust: Trust::Sound, counts: Counts::Yes })
+        Ok(used)
     }
 
     pub(crate) fn list(&self, who: &Principal) -> Vec<SandboxInfo> {
@@ -451,79 +459,4 @@ pub(crate) async fn expire(sandboxes: Arc<Sandboxes>, stop: CancellationToken) {
         }
     }
     sandboxes.close_all();
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    Sound,
-    /// Something may be alive in it that nobody watches, or the place may be gone.
-    Doubtful,
-}
-
-/// A hold on a standing sandbox. It is not idle meanwhile, and what is in doubt when the hold ends is closed.
-#[derive(Debug)]
-pub(crate) struct InUse {
-    sandboxes: Arc<Sandboxes>,
-    pub(crate) named: Arc<Named>,
-    place: OwnedRwLockReadGuard<Option<Place>, Place>,
-    trust: Trust,
-    counts: Counts,
-}
-
-/// Whether a hold is a use of the sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counts {
-    Yes,
-    No,
-}
-
-impl InUse {
-    pub(crate) fn sandbox(&self) -> &dyn Sandbox {
-        &*self.place.sandbox
-    }
-
-    /// Counts a program that is about to start, and says what it will find.
-    pub(crate) fn count_run(&self) -> State {
-        match self.named.runs.fetch_add(1, Ordering::Relaxed) {
-            0 => State::Fresh,
-            _ => State::Preserved,
-        }
-    }
-
-    /// It did not start after all.
-    pub(crate) fn uncount_run(&self) {
-        self.named.runs.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// When the sandbox goes if nothing uses it from now on.
-    pub(crate) fn expires_in(&self) -> Duration {
-        let now = Instant::now();
-        self.named.ends(now, self.sandboxes.age_max()).saturating_duration_since(now)
-    }
-
-    /// From here on the hold keeps it from closing in disorder, but not from being idle.
-    pub(crate) fn rest(&mut self) {
-        if std::mem::replace(&mut self.counts, Counts::No) == Counts::Yes {
-            let mut activity = self.named.activity();
-            activity.users -= 1;
-            activity.last = Instant::now();
-        }
-    }
-
-    pub(crate) fn doubt(&mut self) {
-        self.trust = Trust::Doubtful;
-    }
-
-    pub(crate) fn trust(&mut self) {
-        self.trust = Trust::Sound;
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        if self.trust == Trust::Doubtful {
-            self.sandboxes.close_if_standing(&self.named);
-        }
-        self.rest();
-    }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use belljar_core::Sandbox;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::quota::Books;
@@ -14,6 +15,9 @@ use crate::{EngineError, Principal};
 
 /// How often a look is taken while a program runs. What goes through in between is past the quota at most.
 const LOOKED_EVERY: Duration = Duration::from_secs(2);
+
+/// What still comes through this long after a program's end may be its own.
+const SETTLES_IN: Duration = Duration::from_secs(1);
 
 /// How much of a sandbox's traffic was charged already.
 #[derive(Debug, Default)]
@@ -76,22 +80,25 @@ impl<'a> Traffic<'a> {
 }
 
 /// Looks at a created sandbox for as long as it stands. What a program left running there may move as well, and where that
-/// passes its owner's quota while nobody waits for anything in it, only closing it makes an end of that. Never returns.
+/// passes its owner's quota while no program is there that could be stopped for it, only closing it makes an end of that. Never
+/// returns.
 pub(crate) async fn watch_created(used: &InUse, shared: &Shared) -> std::convert::Infallible {
     let (named, books) = (&used.named, &shared.books);
     if !named.has_network {
         return std::future::pending().await;
     }
     let mut look = tokio::time::interval(LOOKED_EVERY);
-    let mut before = 0;
+    let (mut before, mut looked) = (0, Instant::now());
     loop {
         look.tick().await;
         let moved = used.sandbox().moved_bytes();
         books.charge_egress(&named.owner, named.toll.rest(moved));
-        if moved > before && books.may_move(&named.owner).is_err() && named.is_idle() {
+        // Of what a program moved before its end, nothing goes on: its own end made an end of it, and its files stay.
+        let went_on = named.calm_since().is_some_and(|calm| calm + SETTLES_IN <= looked);
+        if went_on && moved > before && books.may_move(&named.owner).is_err() {
             tracing::warn!(sandbox = %named.id, owner = named.owner.as_str(), "a sandbox moved more than its owner may");
             shared.sandboxes.close_spent(named);
         }
-        before = moved;
+        (before, looked) = (moved, Instant::now());
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn away(away: Away) -> Attendance {
 }
 
 #[track_caller]
-fn job(answer: Answer) -> JobView {
+pub(super) fn job(answer: Answer) -> JobView {
     let Answer::Job(job) = answer else { panic!("{answer:?}") };
     job
 }

@@ -1,9 +1,10 @@
 //! What one principal may have, and use up.
 
 use belljar_core::Ending;
-use belljar_engine::{Bound, EngineError, NetworkSettings, Over, Quota};
+use belljar_engine::{Away, Bound, EngineError, JobAction, NetworkSettings, Over, Quota};
 use belljar_testkit::fake::Manners;
 
+use super::jobs::{away, job};
 use super::*;
 
 fn engine_of(quota: Quota) -> (Arc<Fake>, Engine) {
@@ -174,6 +175,44 @@ async fn programs_at_once_wait_for_each_other() {
     assert_eq!(fake.most_programs(), 2);
     engine.change_quota(Quota::default());
     assert_eq!(engine.quota(&me()), Quota::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_in_which_nothing_goes_on_outlives_the_quota() {
+    let (fake, engine) = engine_of(Quota { egress_mb: Some(2), ..Quota::default() });
+    let mut request = CreateRequest::default();
+    request.wants.network = vec!["example.test".to_owned()];
+    let id = engine.create(&me(), request).await.unwrap().id;
+    // Wherever its end falls between two looks.
+    for wait in (0..4000).step_by(300) {
+        let code = format!("write kept {wait}\nmove 1\nsleep {wait}\nmove 2097152");
+        engine.run(&me(), within(&id, &code)).await.unwrap();
+        tokio::time::sleep(ms(10_000)).await;
+        assert_eq!(fake.sandboxes(), 1, "{wait}");
+        refused(engine.run(&me(), within(&id, "print a")).await, Bound::Egress);
+        an_hour_of(&engine, &id).await;
+    }
+    // A job that does not keep it is a program as well: that is stopped, and not what it is in.
+    let begun = job(engine
+        .attend(&me(), within(&id, "move 2097152\nsleep 1000\nmove 1\nsleep 20000"), away(Away::LetsSandboxExpire))
+        .await
+        .unwrap());
+    let ended = engine.job(&me(), begun.id.as_str(), JobAction::Wait(ms(20_000)), None).await.unwrap();
+    assert_eq!(ended.ended.unwrap().rich.error.as_ref().unwrap().name, "QuotaError");
+    tokio::time::sleep(ms(10_000)).await;
+    assert_eq!(fake.sandboxes(), 1);
+}
+
+/// Until the hour is over, with a look at the sandbox now and then, so that it stays.
+async fn an_hour_of(engine: &Engine, id: &SandboxId) {
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_secs(1000)).await;
+        engine.list(&me(), id.as_str(), ".", 1, 1).await.unwrap();
+    }
+}
+
+async fn an_hour() {
+    tokio::time::sleep(Duration::from_secs(3700)).await;
 }
 
 #[tokio::test(start_paused = true)]
