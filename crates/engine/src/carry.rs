@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::Turn;
 use crate::desks::{Desks, Place};
-use crate::effort::Effort;
+use crate::effort::{Effort, Meter};
 use crate::flight::{Controls, Flight};
 use crate::kernels::{Kind, Seat};
 use crate::lease::Lease;
@@ -139,9 +139,9 @@ impl Carried {
         let isolation = sandbox.isolation().clone();
         let (desks, place) = (Desks::default(), place(&shared, &flight));
         let at = At { sandbox, limits: &limits, desks: &desks, place: place.as_ref() };
-        let toll = Toll::default();
+        let (toll, meter) = (Toll::default(), Meter::default());
         let traffic = Traffic::new(sandbox, &toll, &shared.books, &flight.owner);
-        let effort = Effort::new(sandbox, &limits, &shared.books, &flight.owner);
+        let effort = Effort::new(sandbox, &meter, &limits, &shared.books, &flight.owner);
         tell_beginning(&shared, &flight);
         let running = run::run(at, program, &flight, controls, watcher, &orders);
         let outcome = tokio::select! {
@@ -151,7 +151,7 @@ impl Carried {
             () = always(questions::answer_all(sandbox, &shared, &shelf, &desks)) => return Err(EngineError::Lost),
         };
         let calls = made(place.as_ref());
-        let outcome = bill(&flight, &traffic, effort, outcome, &limits).map_err(|NotStarted { error, .. }| error)?;
+        let outcome = bill(&flight, &traffic, effort, outcome).map_err(|NotStarted { error, .. }| error)?;
         // Nobody was promised that anything of it would remain, so only the place itself can be lost.
         let (state, lost) = match outcome.reach {
             Reach::Answered => (State::Fresh, None),
@@ -208,13 +208,13 @@ impl Carried {
         let at = At { sandbox: used.sandbox(), limits: &limits, desks, place: place.as_ref() };
         tell_beginning(&shared, &flight);
         let traffic = Traffic::new(used.sandbox(), &used.named.toll, &shared.books, &flight.owner);
-        let effort = Effort::new(used.sandbox(), &limits, &shared.books, &flight.owner);
+        let effort = Effort::new(used.sandbox(), &used.named.meter, &limits, &shared.books, &flight.owner);
         let outcome = tokio::select! {
             outcome = run::run(at, program, &flight, controls, watcher, &orders) => outcome,
             never = traffic.watch(&orders.cancel) => match never {},
             never = effort.watch(&orders.cancel, &traffic.stopped) => match never {},
         };
-        let outcome = bill(&flight, &traffic, effort, outcome, &limits);
+        let outcome = bill(&flight, &traffic, effort, outcome);
         let calls = made(place.as_ref());
         let reach = match &outcome {
             Ok(outcome) => outcome.reach,
@@ -337,18 +337,15 @@ fn bill(
     traffic: &Traffic<'_>,
     effort: Effort<'_>,
     outcome: Result<Outcome, NotStarted>,
-    limits: &Limits,
 ) -> Result<Outcome, NotStarted> {
     traffic.charge();
     flight.moved(traffic.since_it_began());
+    effort.charge(match &outcome {
+        Ok(Outcome { reach: Reach::Silent, .. }) => None,
+        Ok(Outcome { usage, .. }) => Some(Duration::from_millis(usage.cpu_ms)),
+        Err(_) => Some(Duration::ZERO),
+    });
     let mut outcome = outcome?;
-    let used = match outcome.reach {
-        Reach::Answered => Duration::from_millis(outcome.usage.cpu_ms),
-        // Nobody knows what it used; all that it could have, or it would pay to go down.
-        Reach::Silent => outcome.duration.mul_f64(f64::from(limits.cpu_milli) / 1000.0),
-    };
-    drop(effort);
-    traffic.books.charge_cpu(traffic.who, used);
     if let Some(over) = traffic.stopped.get() {
         let value = format!("the program was stopped: {over}");
         let traceback = format!("QuotaError: {value}");

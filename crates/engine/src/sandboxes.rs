@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::in_use::InUse;
 use crate::admission::seats;
 use crate::desks::Desks;
+use crate::effort::Meter;
 use crate::kernels::Kernels;
 use crate::news::{Newsroom, SandboxEvent};
 use crate::provision::Shelf;
@@ -83,6 +84,7 @@ pub(crate) struct Named {
     /// Whether it was opened with a network.
     pub(crate) has_network: bool,
     pub(crate) toll: Toll,
+    pub(crate) meter: Meter,
     pub(crate) closing: CancellationToken,
     place: Arc<RwLock<Option<Place>>>,
     activity: Mutex<Activity>,
@@ -242,6 +244,7 @@ impl Sandboxes {
             files: tokio::sync::Mutex::new(files),
             has_network,
             toll: Toll::default(),
+            meter: Meter::default(),
             closing: CancellationToken::new(),
             place: Arc::new(RwLock::new(Some(Place { sandbox, slot, hold }))),
             activity: Mutex::new(Activity { users: 0, last: now, runs: 0, calm_since: now }),

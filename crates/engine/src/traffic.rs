@@ -37,8 +37,8 @@ pub(crate) struct Traffic<'a> {
     toll: &'a Toll,
     /// What had gone through before.
     before: u64,
-    pub(crate) books: &'a Books,
-    pub(crate) who: &'a Principal,
+    books: &'a Books,
+    who: &'a Principal,
     /// Why the run was stopped, if it was for this.
     pub(crate) stopped: OnceLock<EngineError>,
 }

@@ -36,7 +36,7 @@ struct Account {
     sandboxes: u32,
     memory_bytes: u64,
     cpu_ms: Window,
-    /// Of programs under way, which is charged when they end.
+    /// Of programs under way, as far as it is charged only when they end.
     cpu_ahead_ms: u64,
     egress_bytes: Window,
 }
@@ -100,7 +100,7 @@ impl Books {
         Err(EngineError::OverQuota(Over { bound: Bound::Cpu, limit, frees: None }))
     }
 
-    /// For a program under way: what it has used so far counts, and is not charged yet.
+    /// For a program under way of which nobody can tell what it has used: what it could have counts, and is not charged yet.
     pub(crate) fn ahead(&self, who: &Principal) -> Ahead<'_> {
         Ahead { books: self, who: who.clone(), ms: AtomicU64::new(0) }
     }

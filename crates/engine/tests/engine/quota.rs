@@ -82,6 +82,7 @@ async fn a_program_that_uses_too_much_is_stopped_while_it_runs() {
     let begun = tokio::time::Instant::now();
     stopped_for_cpu(&engine.run(&me(), fresh("sleep 6000\nburn 5000\nsleep 20000")).await.unwrap());
     assert!(begun.elapsed() < ms(9000), "{:?}", begun.elapsed());
+    an_hour().await;
     let idle = engine.run(&me(), fresh("sleep 29000")).await.unwrap();
     assert_eq!(idle.report.ending, Ending::Exited { code: 0 }, "who waits uses nothing");
     // Both together use too much, whichever is looked at first.
@@ -95,10 +96,31 @@ async fn a_program_that_uses_too_much_is_stopped_while_it_runs() {
         }
     }
     assert_ne!(stopped, 0);
+    an_hour().await;
     let id = sandbox(&engine).await;
-    engine.run(&me(), within(&id, "burn 4000")).await.unwrap();
-    let later = engine.run(&me(), within(&id, "burn 4000\nsleep 5000")).await.unwrap();
+    engine.run(&me(), within(&id, "burn 2000")).await.unwrap();
+    let later = engine.run(&me(), within(&id, "burn 2000\nsleep 5000")).await.unwrap();
     assert_eq!(later.report.ending, Ending::Exited { code: 0 }, "what was used before is charged already");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_used_in_a_sandbox_counts_once_for_all_programs_there() {
+    let (_, engine) = measuring(Quota { cpu_seconds: Some(5), ..Quota::default() });
+    let id = sandbox(&engine).await;
+    let sleeping: Vec<_> = (0..7).map(|_| spawn(&engine, within(&id, "sleep 20000"))).collect();
+    // A server in the background, in which nothing happens, pays for nothing that others pay for.
+    let served = walled(within(&id, "sleep 3000000"), Duration::from_secs(4000));
+    let served = job(engine.attend(&me(), served, away(Away::KeepsSandbox)).await.unwrap());
+    let busy = engine.run(&me(), within(&id, "sleep 1000\nburn 2000\nsleep 5000")).await.unwrap();
+    assert_eq!(busy.report.ending, Ending::Exited { code: 0 });
+    engine.run(&me(), within(&id, "burn 2000\nsleep 5000")).await.unwrap();
+    for run in sleeping {
+        assert_eq!(run.await.unwrap().unwrap().report.ending, Ending::Exited { code: 0 }, "four of five seconds");
+    }
+    engine.run(&me(), within(&id, "burn 1000")).await.unwrap();
+    refused(engine.run(&me(), within(&id, "print a")).await, Bound::Cpu);
+    let ended = engine.job(&me(), served.id.as_str(), JobAction::Wait(ms(3000)), None).await.unwrap();
+    stopped_for_cpu(&ended.ended.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,10 +136,19 @@ async fn behind_a_wall_that_cannot_tell_all_that_there_was_to_use_counts_until_t
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_goes_down_costs_all_that_it_could_have_used() {
-    let (_, engine) = measuring(Quota { cpu_seconds: Some(5), ..Quota::default() });
     let cpus = f64::from(belljar_core::Limits::default().cpu_milli) / 1000.0;
-    let time = Duration::from_secs_f64(6.0 / cpus).as_millis();
+    let time = Duration::from_secs_f64(4.5 / cpus).as_millis();
+    let quota = Quota { cpu_seconds: Some(5), ..Quota::default() };
+    let (_, engine) = engine_of(quota);
     engine.run(&me(), fresh(&format!("sleep {time}\ncrash"))).await.unwrap();
+    engine.run(&me(), fresh(&format!("sleep {}\ncrash", time / 8))).await.unwrap();
+    refused(engine.run(&me(), fresh("print a")).await, Bound::Cpu);
+
+    // What the wall can tell needs no guess.
+    let (_, engine) = measuring(quota);
+    for code in ["sleep 29000\ncrash", "burn 4000\ncrash", "burn 1000\ncrash"] {
+        engine.run(&me(), fresh(code)).await.unwrap();
+    }
     refused(engine.run(&me(), fresh("print a")).await, Bound::Cpu);
 }
 
