@@ -85,7 +85,13 @@ impl Carried {
         }
         tell_end(&shared, &flight, outcome.as_deref());
         flight.finish(outcome);
-        shared.jobs.ended(&flight.owner);
+        if flight.is_job() {
+            shared.jobs.forget();
+        }
+        match &mut lease {
+            Some(lease) => lease.hold(flight.leave_slot()),
+            None => drop(flight.leave_slot()),
+        }
         drop((finishing, entered));
         // Last: closing the sandbox is no concern of the caller's, who has the answer by now.
         drop(lease);

@@ -87,6 +87,8 @@ impl Engine {
         let observers: Arc<[Arc<dyn Observer>]> = observers.into();
         let sandboxes = Sandboxes::new(&settings, teardowns.clone(), news.clone(), observers.clone(), stop.clone());
         tasks.spawn(sandboxes::expire(sandboxes.clone(), stop.clone()));
+        let known_jobs = Arc::new(Jobs::default());
+        tasks.spawn(jobs::forget_old(known_jobs.clone(), stop.clone()));
         let capabilities = backend.capabilities();
         let mut lessor = Lessor::new(backend, teardowns);
         if let Some(pool) = &settings.pool {
@@ -113,7 +115,7 @@ impl Engine {
             provisions,
             calls,
             observers,
-            jobs: Jobs::default(),
+            jobs: known_jobs,
             news,
             tasks,
             settings,
@@ -198,8 +200,9 @@ impl Engine {
                 attending.is_answered();
                 Ok(Answer::Finished(finished?))
             }
-            // With too many jobs there is no place to come back to, so it is waited for after all.
-            None if shared.jobs.add(&attending.flight).is_err() => {
+            // With too many jobs, or sandboxes where it has one to itself, there is no place to come back to, so it is
+            // waited for after all.
+            None if shared.make_job(&attending.flight).is_err() => {
                 Ok(Answer::Finished(attending.until_the_end().await?))
             }
             None => {
@@ -303,7 +306,7 @@ impl Engine {
         let (flight, mut controls) =
             Flight::new(RunId::random()?, who.clone(), request, sandbox, phase, occasion, cancel);
         if away.is_some() {
-            shared.jobs.add(&flight).inspect_err(|error| self.refuse(who, &flight.request, error))?;
+            shared.make_job(&flight).inspect_err(|error| self.refuse(who, &flight.request, error))?;
         }
         shared.tell(&Event::RunAsked { owner: who, run: &flight.id });
         let watcher = console.map(|console| {

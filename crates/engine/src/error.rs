@@ -39,7 +39,10 @@ pub enum EngineError {
     /// It may still be at work; the call was given up.
     #[error("the sandbox did not answer in time; try again, or destroy it and create a new one")]
     NotAnswering,
-    #[error("there are already {max} sandboxes, the most this server keeps; destroy one that is no longer needed")]
+    #[error(
+        "there are already {max} sandboxes, the most this server keeps; destroy one that is no longer needed, or end a job \
+         that has one of its own"
+    )]
     TooManySandboxes { max: usize },
     #[error("{0}")]
     OverQuota(Over),

@@ -10,9 +10,10 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokio::sync::mpsc;
+use belljar_core::{Source, Stdin};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +39,7 @@ pub(crate) struct Flight {
     signals: mpsc::UnboundedSender<i32>,
     input: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     outcome: Mutex<Option<Result<Arc<Run>, EngineError>>>,
+    ended: OnceLock<Ended>,
     finished: CancellationToken,
     /// How much of its output was told to those who ask without saying from where.
     told: AtomicU64,
@@ -45,6 +47,16 @@ pub(crate) struct Flight {
     began: AtomicBool,
     network_bytes: AtomicU64,
 }
+
+/// When a run had ended, and about how much memory what is known of it takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) at: Instant,
+    pub(crate) bytes: usize,
+}
+
+/// What a run takes of which nothing else is known.
+const FLIGHT_BYTES: usize = 4096;
 
 /// What a run holds that a job must not keep from others.
 #[derive(Debug, Default)]
@@ -54,6 +66,8 @@ struct Standing {
     is_told: bool,
     turn: Option<Turn>,
     kernel: Option<JobMarker>,
+    /// Of a job that has a throw-away sandbox, the room for that.
+    slot: Option<OwnedSemaphorePermit>,
 }
 
 /// The other ends of a flight, for the task that carries it out.
@@ -77,7 +91,7 @@ impl Flight {
         cancel: CancellationToken,
     ) -> (Arc<Flight>, Controls) {
         let (signals, signalled) = mpsc::unbounded_channel();
-        let live = request.program.stdin == belljar_core::Stdin::Live;
+        let live = request.program.stdin == Stdin::Live;
         let (writer, reader) = mpsc::channel(INPUT_QUEUE);
         let flight = Arc::new(Flight {
             id,
@@ -93,6 +107,7 @@ impl Flight {
             signals,
             input: Mutex::new(live.then_some(writer)),
             outcome: Mutex::new(None),
+            ended: OnceLock::new(),
             finished: CancellationToken::new(),
             told: AtomicU64::new(0),
             times_left: AtomicU64::new(0),
@@ -128,9 +143,11 @@ impl Flight {
     }
 
     /// From here on nobody waits for it: others may have its turn, and its oldest output makes room for the new.
-    pub(crate) fn become_job(&self) {
+    pub(crate) fn become_job(&self, slot: Option<OwnedSemaphorePermit>) {
         let mut standing = self.standing();
         standing.is_job = true;
+        // One that has ended in the same moment leaves its room to nobody any more.
+        standing.slot = slot.filter(|_| self.outcome().is_none());
         if let Some(turn) = &mut standing.turn {
             turn.leave_to_others();
         }
@@ -172,14 +189,22 @@ impl Flight {
         }
     }
 
+    /// The room that it took as a job, for its sandbox to give back. Once it has its outcome, or another comes.
+    pub(crate) fn leave_slot(&self) -> Option<OwnedSemaphorePermit> {
+        self.standing().slot.take()
+    }
+
     /// Lets go of everything.
     pub(crate) fn release(&self) {
         let mut standing = self.standing();
         standing.turn = None;
         standing.kernel = None;
+        standing.slot = None;
     }
 
     pub(crate) fn finish(&self, outcome: Result<Arc<Run>, EngineError>) {
+        let bytes = self.bytes(outcome.as_deref().ok());
+        let _ = self.ended.set(Ended { at: Instant::now(), bytes });
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         self.input.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.finished.cancel();
@@ -236,14 +261,23 @@ impl Flight {
         self.times_left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// About how much memory it takes.
-    pub(crate) fn bytes(&self) -> usize {
-        let code = match &self.request.program.source {
-            belljar_core::Source::Code { code, .. } | belljar_core::Source::Cell { code, .. } => code.len(),
-            belljar_core::Source::Command(line) => line.len(),
+    /// `None` while it is under way.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        self.ended.get().copied()
+    }
+
+    fn bytes(&self, run: Option<&Run>) -> usize {
+        let program = &self.request.program;
+        let code = match &program.source {
+            Source::Code { code, .. } | Source::Cell { code, .. } => code.len(),
+            Source::Command(line) => line.len(),
         };
-        let run = self.outcome().and_then(Result::ok).map_or(0, |run| run.bytes());
-        code + run + self.log().memory()
+        let env: usize = program.env.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let stdin = match &program.stdin {
+            Stdin::Whole(bytes) => bytes.len(),
+            Stdin::Live => 0,
+        };
+        FLIGHT_BYTES + code + env + stdin + run.map_or(0, Run::bytes) + self.log().memory()
     }
 
     /// The offset up to which its output was told, moved on to `end`.

@@ -1,12 +1,14 @@
 //! Runs that nobody waits for: those in the background, and those whose caller hung up and may come back.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::departure::Departure;
-use crate::flight::Flight;
+use crate::flight::{Ended, Flight};
 use crate::{EngineError, JobView, Principal, RunRequest};
 
 /// Jobs of one principal that may run at once.
@@ -16,6 +18,15 @@ const RUNNING_MAX: usize = 32;
 /// are forgotten first.
 const KNOWN_MAX: usize = 128;
 const ENDED_BYTES_MAX: usize = 24 * 1024 * 1024;
+
+/// The same of all principals together: many who come once would else have all of the host's memory.
+const ENDED_OF_ALL_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// How long an ended job is known at most. A task has to be there for ten minutes.
+const ENDED_AGE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// How often those that are too old are looked for.
+const FORGOTTEN_EVERY: Duration = Duration::from_secs(60);
 
 /// How long a run goes on for a caller that hung up.
 const ORPHAN_GRACE: Duration = Duration::from_secs(3);
@@ -50,8 +61,8 @@ impl Jobs {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a job of a run; `Err` when its owner has too many.
-    pub(crate) fn add(&self, flight: &Arc<Flight>) -> Result<(), EngineError> {
+    /// Makes a job of a run; `Err` when its owner has too many. `slot` is the room that its own sandbox takes.
+    pub(crate) fn add(&self, flight: &Arc<Flight>, slot: Option<OwnedSemaphorePermit>) -> Result<(), EngineError> {
         let mut known = self.known();
         let running = |other: &&Arc<Flight>| other.owner == flight.owner && other.outcome().is_none();
         if known.iter().filter(running).count() >= RUNNING_MAX {
@@ -63,28 +74,29 @@ impl Jobs {
         {
             known.remove(oldest);
         }
-        flight.become_job();
+        flight.become_job(slot);
         known.push(flight.clone());
         Ok(())
     }
 
-    /// A job has ended. The oldest of its owner's that have ended are forgotten, if they take too much memory together.
-    pub(crate) fn ended(&self, owner: &Principal) {
+    /// Forgets those that ended long ago, and the oldest that ended where they take too much memory together: of their
+    /// owner's, of whom the latest stays, and of all.
+    pub(crate) fn forget(&self) {
         let mut known = self.known();
-        let mut room = ENDED_BYTES_MAX;
-        let mut latest = true;
-        let mut kept: Vec<Arc<Flight>> = Vec::with_capacity(known.len());
-        for flight in known.drain(..).rev() {
-            if flight.owner == *owner && flight.outcome().is_some() {
-                let bytes = flight.bytes();
-                if bytes > room && !latest {
-                    continue;
-                }
-                room = room.saturating_sub(bytes);
-                latest = false;
+        let mut taken_of: HashMap<Principal, usize> = HashMap::new();
+        let mut taken = 0;
+        let is_kept = |flight: &Arc<Flight>| {
+            let Some(Ended { at, bytes }) = flight.ended() else { return true };
+            let own = taken_of.get(&flight.owner).copied();
+            let fits = own.is_none_or(|own| own + bytes <= ENDED_BYTES_MAX) && taken + bytes <= ENDED_OF_ALL_BYTES_MAX;
+            let kept = fits && at.elapsed() < ENDED_AGE_MAX;
+            if kept {
+                taken += bytes;
+                taken_of.insert(flight.owner.clone(), own.unwrap_or_default() + bytes);
             }
-            kept.push(flight);
-        }
+            kept
+        };
+        let mut kept: Vec<Arc<Flight>> = known.drain(..).rev().filter(is_kept).collect();
         kept.reverse();
         *known = kept;
     }
@@ -198,6 +210,16 @@ impl Jobs {
     }
 }
 
+/// Forgets ended jobs as their time comes, until the engine ends.
+pub(crate) async fn forget_old(jobs: Arc<Jobs>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(FORGOTTEN_EVERY) => jobs.forget(),
+        }
+    }
+}
+
 /// A look at a job, from `offset` or from where the last look ended.
 pub(crate) fn view(flight: &Flight, offset: Option<u64>) -> Result<JobView, EngineError> {
     // Before the output: what comes in between is then seen by the next look, and never lost.
@@ -232,3 +254,6 @@ pub(crate) fn summary(flight: &Flight) -> JobView {
         next_offset: flight.told(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -214,6 +214,14 @@ impl Sandboxes {
         waited.ok_or_else(|| EngineError::TooManySandboxes { max: self.tenure().sandboxes_max })
     }
 
+    /// The same for who cannot wait; whoever asks again has the room of those that fell.
+    pub(crate) fn slot_now(&self) -> Result<OwnedSemaphorePermit, EngineError> {
+        self.slots.take().ok_or_else(|| {
+            self.close_fallen();
+            EngineError::TooManySandboxes { max: self.tenure().sandboxes_max }
+        })
+    }
+
     /// Sandboxes that fell while nobody used them, and still take room; returns how many.
     fn close_fallen(&self) -> usize {
         let has_fallen = |named: &Arc<Named>| {

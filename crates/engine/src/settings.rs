@@ -10,7 +10,8 @@ use crate::network::NetworkSettings;
 /// The engine's bounds. Everything that could grow has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Created sandboxes at once. Throw-away ones are bounded by `runs_max` instead.
+    /// Created sandboxes at once, and those that jobs have to themselves. Other throw-away ones are bounded by `runs_max`
+    /// instead.
     pub sandboxes_max: usize,
     /// Programs at once, in all sandboxes together; and a quarter more, for principals that have none running.
     pub runs_max: usize,

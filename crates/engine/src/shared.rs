@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::admission::Admission;
+use crate::flight::Flight;
 use crate::jobs::Jobs;
 use crate::lease::Lessor;
 use crate::news::Newsroom;
@@ -36,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) admission: Admission,
     pub(crate) books: Arc<Books>,
     pub(crate) outputs: Outputs,
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: Arc<Jobs>,
     pub(crate) templates: Vec<Template>,
     /// `None` where no packages are installed.
     pub(crate) provisions: Option<Provisions>,
@@ -90,6 +91,16 @@ impl Shared {
     pub(crate) fn can_record(&self) -> Result<(), EngineError> {
         let can = self.observers.iter().all(|observer| observer.can_record());
         if can { Ok(()) } else { Err(EngineError::NotRecorded) }
+    }
+
+    /// Makes a job of a run. It holds no turn from then on, so that one with a sandbox of its own takes the room of a created
+    /// one: places that stand are as many as the host has descriptors for, whoever they are for.
+    pub(crate) fn make_job(&self, flight: &Arc<Flight>) -> Result<(), EngineError> {
+        let slot = match &flight.sandbox {
+            Some(_) => None,
+            None => Some(self.sandboxes.slot_now()?),
+        };
+        self.jobs.add(flight, slot)
     }
 
     /// What a sandbox of this owner's is to see of the tools that it can call.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{Backend, BackendError, Isolation, Sandbox, Spec};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::budget::Budget;
@@ -91,7 +91,8 @@ impl Lessor {
     pub(crate) async fn lease(&self, spec: &Spec) -> Result<Lease, EngineError> {
         let under_way = self.pools.as_ref().map(Pools::run);
         let sandbox = self.open(spec).await?;
-        Ok(Lease { sandbox: Some(sandbox), teardowns: self.teardowns.clone(), _under_way: under_way })
+        let teardowns = self.teardowns.clone();
+        Ok(Lease { sandbox: Some(sandbox), teardowns, slot: None, _under_way: under_way })
     }
 
     /// Of a run that had no sandbox.
@@ -124,6 +125,8 @@ pub(crate) struct Lease {
     /// Empty only while it is being dropped.
     sandbox: Option<Box<dyn Sandbox>>,
     teardowns: Arc<Teardowns>,
+    /// Comes back when nothing of the sandbox is left.
+    slot: Option<OwnedSemaphorePermit>,
     _under_way: Option<UnderWay>,
 }
 
@@ -131,12 +134,16 @@ impl Lease {
     pub(crate) fn sandbox(&self) -> Result<&dyn Sandbox, EngineError> {
         self.sandbox.as_deref().ok_or(EngineError::Lost)
     }
+
+    pub(crate) fn hold(&mut self, slot: Option<OwnedSemaphorePermit>) {
+        self.slot = slot;
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(sandbox) = self.sandbox.take() {
-            self.teardowns.begin(std::future::ready(Some((sandbox, ()))));
+            self.teardowns.begin(std::future::ready(Some((sandbox, self.slot.take()))));
         }
     }
 }

@@ -21,7 +21,11 @@ pub(super) fn job(answer: Answer) -> JobView {
 }
 
 async fn look(engine: &Engine, id: &str, action: JobAction) -> JobView {
-    engine.job(&me(), id, action, None).await.unwrap()
+    look_of(engine, &me(), id, action).await
+}
+
+async fn look_of(engine: &Engine, who: &Principal, id: &str, action: JobAction) -> JobView {
+    engine.job(who, id, action, None).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,6 +254,65 @@ async fn jobs_are_bounded() {
     assert_eq!(fake.programs(), 32, "the one that was refused does not run");
     engine.shutdown().await;
     assert_nothing_left(&fake);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_sandbox_of_its_own_takes_the_room_of_a_created_one() {
+    let manners = Manners { close_takes: ms(500), ..Manners::default() };
+    let (fake, engine) = engine_with(manners, Settings { sandboxes_max: 2, ..Settings::default() });
+    let id = sandbox(&engine).await;
+    let (ann, bob) = (Principal::new("ann"), Principal::new("bob"));
+    let begun = job(engine.attend(&ann, fresh("sleep 10000"), away(Away::KeepsSandbox)).await.unwrap());
+    for who in [&bob, &me()] {
+        let refused = engine.attend(who, fresh("sleep 10000"), away(Away::KeepsSandbox)).await;
+        assert!(matches!(refused, Err(EngineError::TooManySandboxes { max: 2 })), "{refused:?}");
+    }
+    assert!(engine.create(&bob, CreateRequest::default()).await.is_err());
+    job(engine.attend(&me(), within(&id, "sleep 1000"), away(Away::KeepsSandbox)).await.unwrap());
+    let answer = engine.attend(&bob, fresh("sleep 2000\nprint b"), stays(ms(1000))).await.unwrap();
+    assert!(matches!(answer, Answer::Finished(run) if run.report.stdout == b"b\n"), "there is no room for a job");
+
+    let ended = engine.job(&ann, begun.id.as_str(), JobAction::Wait(ms(60_000)), None).await.unwrap();
+    assert!(ended.ended.is_some());
+    assert!(engine.create(&bob, CreateRequest::default()).await.is_err(), "something of its sandbox is left");
+    tokio::time::sleep(ms(600)).await;
+    let long = job(engine.attend(&bob, fresh("sleep 2000"), stays(ms(1000))).await.unwrap());
+    assert!(engine.create(&bob, CreateRequest::default()).await.is_err());
+    look_of(&engine, &bob, long.id.as_str(), JobAction::Wait(ms(60_000))).await;
+    tokio::time::sleep(ms(600)).await;
+    engine.create(&bob, CreateRequest::default()).await.unwrap();
+    assert_eq!(fake.sandboxes(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_ends_as_it_becomes_one_keeps_no_room() {
+    let (_, engine) = engine_with(Manners::default(), Settings { sandboxes_max: 1, ..Settings::default() });
+    for patience in 998..1003 {
+        let answer = engine.attend(&me(), fresh("sleep 1000"), stays(ms(patience))).await.unwrap();
+        if let Answer::Job(begun) = answer {
+            look(&engine, begun.id.as_str(), JobAction::Wait(ms(60_000))).await;
+        }
+        settle().await;
+        let id = sandbox(&engine).await;
+        engine.destroy(&me(), id.as_str()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_job_is_forgotten_after_an_hour() {
+    let (_, engine) =
+        engine_with(Manners::default(), Settings { idle: Duration::from_secs(9000), ..Settings::default() });
+    let id = sandbox(&engine).await;
+    job(engine.attend(&me(), within(&id, "print a"), away(Away::KeepsSandbox)).await.unwrap());
+    let long = walled(within(&id, "sleep 7000000"), Duration::from_secs(8000));
+    let long = job(engine.attend(&me(), long, away(Away::KeepsSandbox)).await.unwrap());
+    tokio::time::sleep(Duration::from_secs(3500)).await;
+    assert_eq!(engine.jobs(&me()).len(), 2);
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let known: Vec<_> = engine.jobs(&me()).into_iter().map(|job| job.id).collect();
+    assert_eq!(known, [long.id.clone()]);
+    tokio::time::sleep(Duration::from_secs(3500)).await;
+    assert!(look(&engine, long.id.as_str(), JobAction::Poll).await.ended.is_some(), "its hour begins at its end");
 }
 
 #[tokio::test(start_paused = true)]
