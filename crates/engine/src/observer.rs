@@ -116,6 +116,8 @@ impl From<&EngineError> for Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
     Destroyed,
+    /// What ran on in it was past its owner's quota.
+    Spent,
     Idle,
     TooOld,
     /// It went down by itself.
@@ -129,6 +131,7 @@ impl Closed {
     pub fn name(self) -> &'static str {
         match self {
             Closed::Destroyed => "destroyed",
+            Closed::Spent => "quota",
             Closed::Idle => "idle",
             Closed::TooOld => "too-old",
             Closed::Lost => "lost",
@@ -142,7 +145,8 @@ impl From<Gone> for Closed {
         match gone {
             Gone::Idle(_) => Closed::Idle,
             Gone::Old(_) => Closed::TooOld,
-            Gone::Destroyed | Gone::Spent => Closed::Destroyed,
+            Gone::Destroyed => Closed::Destroyed,
+            Gone::Spent => Closed::Spent,
             Gone::Lost | Gone::WithItsServer => Closed::Lost,
         }
     }

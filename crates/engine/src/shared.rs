@@ -121,7 +121,10 @@ impl Shared {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(EngineError::ShuttingDown),
-            () = used.named.closing.cancelled() => Err(EngineError::UnknownSandbox),
+            () = used.named.closing.cancelled() => Err(match used.sandbox().is_alive() {
+                true => EngineError::UnknownSandbox,
+                false => EngineError::Lost,
+            }),
             answer = timeout(FILE_MAX, operation) => match answer {
                 Ok(answer) => answer.map_err(run::told),
                 Err(_) => Err(EngineError::NotAnswering),

@@ -110,7 +110,8 @@ impl Engine {
             let closing = used.named.closing.clone();
             tokio::select! {
                 () = closing.cancelled() => {}
-                () = questions::answer_all(used.sandbox(), &shared, &used.named.shelf, &used.named.desks) => {}
+                // Nobody may come to it any more, and what it holds of its owner's quota would be held for ever so long.
+                () = questions::answer_all(used.sandbox(), &shared, &used.named.shelf, &used.named.desks) => used.fell(),
                 never = traffic::watch_created(&used, &shared) => match never {},
             }
         });

@@ -93,6 +93,13 @@ impl InUse {
         }
     }
 
+    /// The place went down. A program under way there hears of it as well, and has more to tell: then its end closes it.
+    pub(crate) fn fell(&mut self) {
+        if self.named.calm_since().is_some() {
+            self.doubt();
+        }
+    }
+
     pub(crate) fn doubt(&mut self) {
         self.trust = Trust::Doubtful;
     }
@@ -105,7 +112,8 @@ impl InUse {
 impl Drop for InUse {
     fn drop(&mut self) {
         let is_run = self.purpose == Purpose::Run;
-        if self.trust == Trust::Doubtful {
+        // A program that never began has no word on the place, and may have been the only one there when it fell.
+        if self.trust == Trust::Doubtful || (is_run && !self.sandbox().is_alive()) {
             self.sandboxes.close_if_standing(&self.named);
         }
         self.rest();

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use belljar_engine::{Away, Event, Observer, Outside, Quota, Refusal};
+use belljar_engine::{Away, Event, NetworkSettings, Observer, Outside, Quota, Refusal};
 use tokio::time::sleep;
 
 use super::jobs::away;
@@ -74,6 +74,17 @@ async fn why_a_sandbox_is_gone_is_told() {
     sandbox(&engine).await;
     sleep(ms(4000)).await;
     assert_eq!(diary.take()[1..], ["closed too-old"]);
+
+    let quota = Quota { egress_mb: Some(1), ..Quota::default() };
+    let network = NetworkSettings { allow: vec!["example.test".parse().unwrap()], ..NetworkSettings::default() };
+    let manners = Manners { network: true, ..Manners::default() };
+    let (diary, engine) = observed(manners, Settings { quota, network, ..Settings::default() });
+    let mut request = CreateRequest::default();
+    request.wants.network = vec!["example.test".to_owned()];
+    let id = engine.create(&me(), request).await.unwrap().id;
+    engine.run(&me(), within(&id, "move-later 10000 1048576")).await.unwrap();
+    sleep(ms(20_000)).await;
+    assert_eq!(diary.take().last().unwrap(), "closed quota", "its owner did not destroy it");
 }
 
 /// At the door, in the queue and on the way to a place: once each.

@@ -165,6 +165,37 @@ async fn a_destroyed_sandbox_ends_its_programs_and_is_gone_on_return() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_falls_is_nobodys_at_once() {
+    let quota = belljar_engine::Quota { sandboxes: Some(1), ..belljar_engine::Quota::default() };
+    let (fake, engine) = engine_with(Manners::default(), Settings { quota, ..Settings::default() });
+    let id = sandbox(&engine).await;
+    fake.topple();
+    settle().await;
+    assert_nothing_left(&fake);
+    let gone = engine.run(&me(), within(&id, "print a")).await.unwrap_err();
+    assert!(matches!(gone, EngineError::SandboxGone { why: belljar_engine::Gone::Lost }), "{gone:?}");
+    sandbox(&engine).await;
+}
+
+/// It never began, and so does not say that the place went down.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_gives_up_waiting_leaves_no_fallen_sandbox() {
+    let (fake, engine) = engine_with(Manners::default(), Settings { runs_max: 1, ..Settings::default() });
+    let id = sandbox(&engine).await;
+    let running = spawn(&engine, fresh("sleep 20000"));
+    sleep(ms(10)).await;
+    let waiting = spawn(&engine, within(&id, "print a"));
+    sleep(ms(10)).await;
+    fake.topple();
+    waiting.abort();
+    running.await.unwrap().unwrap();
+    let _ = waiting.await;
+    settle().await;
+    assert_eq!(fake.started(), 1);
+    assert_nothing_left(&fake);
+}
+
 /// A caller that holds a started call without polling it must not hang another.
 #[tokio::test(start_paused = true)]
 async fn destroy_does_not_need_other_callers_to_move() {
