@@ -359,6 +359,10 @@ impl Engine {
     /// Ends a sandbox and the programs in it; returns when nothing of it is left.
     pub async fn destroy(&self, who: &Principal, id: &str) -> Result<(), EngineError> {
         let _entered = self.shared().enter()?;
+        self.end(who, id).await
+    }
+
+    async fn end(&self, who: &Principal, id: &str) -> Result<(), EngineError> {
         let gone = self.shared().sandboxes.destroy(who, id)?;
         tracing::info!(sandbox = id, owner = who.as_str(), "a sandbox was destroyed");
         joined(gone).await
@@ -390,10 +394,11 @@ impl Engine {
     }
 
     /// Ends a run or a sandbox, of whoever it is, at the operator's word; `false` when there is none of that id. Of a sandbox
-    /// nothing is left on return.
+    /// nothing is left on return. While the server drains, too: that waits for just what he may want ended.
     pub async fn kill(&self, id: &str) -> Result<bool, EngineError> {
         if let Some(owner) = self.shared().sandboxes.owner(id) {
-            return match self.destroy(&owner, id).await {
+            let _task = self.shared().tasks.token();
+            return match self.end(&owner, id).await {
                 Ok(()) => Ok(true),
                 // It went by itself in the same moment.
                 Err(EngineError::UnknownSandbox | EngineError::SandboxGone { .. }) => Ok(false),

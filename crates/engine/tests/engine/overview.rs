@@ -48,6 +48,23 @@ async fn everybodys_things_are_seen_and_can_be_ended() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_operator_ends_what_a_drain_waits_for() {
+    let (fake, engine) = engine();
+    let id = sandbox(&engine).await;
+    let running = spawn(&engine, within(&id, "sleep 20000"));
+    sleep(ms(50)).await;
+    let draining = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.drain(ms(60_000)).await })
+    };
+    engine.draining().cancelled().await;
+    assert!(engine.kill(id.as_str()).await.unwrap());
+    assert_nothing_left(&fake);
+    assert_eq!(running.await.unwrap().unwrap().report.ending, Ending::Killed { signal: 9 });
+    assert!(draining.await.unwrap());
+}
+
 #[derive(Debug, Default)]
 struct Clerk(AtomicBool);
 
