@@ -32,7 +32,12 @@ impl Engine {
         let wished = if request.wants.network.is_empty() { &template.network } else { &request.wants.network };
         let granted = network::grant(wished, &shared.settings.network)?;
         let has_network = granted.network != Network::None;
-        if has_network {
+        let packages = [template.packages, request.wants.packages].concat();
+        // To build them is work of ours that no sandbox of its owner's pays for; who has used up his own begins none.
+        if !packages.is_empty() {
+            shared.books.may_run(who)?;
+        }
+        if has_network || !packages.is_empty() {
             shared.books.may_move(who)?;
         }
         let id = SandboxId::random()?;
@@ -40,7 +45,6 @@ impl Engine {
         let slot = shared.sandboxes.slot().await?;
         let env = over(granted.env, over(template.env, request.env));
         let waiting = templates::kernel(&template.ground, &shared.interpreters, &shared.languages);
-        let packages = [template.packages, request.wants.packages].concat();
         let shelf = self.furnish(who, &template.ground, packages).await?;
         let files = shared.files(who).await;
         let layers = [shelf.layers(), files.clone()].concat();

@@ -124,6 +124,23 @@ async fn what_was_used_in_a_sandbox_counts_once_for_all_programs_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_has_used_up_his_own_has_nothing_built() {
+    let quota = Quota { cpu_seconds: Some(1), egress_mb: Some(1), ..Quota::default() };
+    for (used_up, bound) in [("burn 1000", Bound::Cpu), ("move 1048576", Bound::Egress)] {
+        let network = NetworkSettings { allow: vec!["example.test".parse().unwrap()], ..NetworkSettings::default() };
+        let manners = Manners { network: true, measures_cpu: true, ..Manners::default() };
+        let (_, engine) = engine_with(manners, Settings { quota, network, ..Settings::default() });
+        let mut request = fresh(used_up);
+        request.wants.network = vec!["example.test".to_owned()];
+        engine.run(&me(), request).await.unwrap();
+        let mut with_packages = CreateRequest::default();
+        with_packages.wants.packages = vec!["six".to_owned()];
+        refused(engine.create(&me(), with_packages).await, bound);
+        sandbox(&engine).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn behind_a_wall_that_cannot_tell_all_that_there_was_to_use_counts_until_the_end() {
     let (_, engine) = engine_of(Quota { cpu_seconds: Some(5), ..Quota::default() });
     let cpus = f64::from(belljar_core::Limits::default().cpu_milli) / 1000.0;
