@@ -334,6 +334,7 @@ impl Engine {
     fn may_begin(&self, who: &Principal, request: &RunRequest) -> Result<(Entered, Option<InUse>), EngineError> {
         let shared = self.shared();
         let entered = shared.enter()?;
+        shared.books.came(who);
         shared.can_record()?;
         check::program(&request.program, shared.settings.wall_max)?;
         check::packages(&request.wants.packages)?;

@@ -20,6 +20,7 @@ impl Engine {
     async fn try_create(&self, who: &Principal, request: CreateRequest) -> Result<SandboxInfo, EngineError> {
         let shared = self.shared();
         let _entered = shared.enter()?;
+        shared.books.came(who);
         shared.can_record()?;
         let template = shared.template(request.template.as_deref())?;
         let limits = limits::grant(&request.wish.over(&template.wish), &shared.settings.ceiling)?;

@@ -33,6 +33,8 @@ struct Accounts {
 
 #[derive(Debug, Default)]
 struct Account {
+    /// Its own word, as of the last time that it came: what it has may be older, and is to go by that too.
+    own: Option<Arc<Quota>>,
     sandboxes: u32,
     memory_bytes: u64,
     cpu_ms: Window,
@@ -60,7 +62,8 @@ impl Accounts {
                 return Err(EngineError::Busy);
             }
         }
-        Ok(self.of.entry(who.clone()).or_default())
+        let new = || Account { own: who.quota().cloned(), ..Account::default() };
+        Ok(self.of.entry(who.clone()).or_insert_with(new))
     }
 }
 
@@ -74,10 +77,18 @@ impl Books {
         *self.everyone.write().unwrap_or_else(PoisonError::into_inner) = everyone;
     }
 
+    /// It came, with what it may have by now.
+    pub(crate) fn came(&self, who: &Principal) {
+        if let Some(account) = self.accounts().of.get_mut(who) {
+            account.own = who.quota().cloned();
+        }
+    }
+
     /// What holds for a principal.
     pub(crate) fn quota(&self, who: &Principal) -> Quota {
         let everyone = *self.everyone.read().unwrap_or_else(PoisonError::into_inner);
-        who.quota().map_or(everyone, |own| own.over(&everyone))
+        let own = self.accounts().of.get(who).map_or_else(|| who.quota().cloned(), |account| account.own.clone());
+        own.map_or(everyone, |own| own.over(&everyone))
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts> {

@@ -124,6 +124,42 @@ async fn what_was_used_in_a_sandbox_counts_once_for_all_programs_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quota_that_comes_while_a_program_runs_holds_for_it() {
+    let (_, engine) = measuring(Quota::default());
+    let quota = Quota { cpu_seconds: Some(5), ..Quota::default() };
+    let run = spawn(&engine, fresh("burn 60000\nsleep 6000\nburn 5000\nsleep 20000"));
+    tokio::time::sleep(ms(1000)).await;
+    engine.change_quota(quota);
+    let begun = tokio::time::Instant::now();
+    stopped_for_cpu(&run.await.unwrap().unwrap());
+    assert!((ms(5000)..ms(8000)).contains(&begun.elapsed()), "not for what it used before: {:?}", begun.elapsed());
+
+    let (_, engine) = engine_of(Quota::default());
+    let mut request = fresh("move 2097152\nsleep 6000\nmove 2097152\nsleep 20000");
+    request.wants.network = vec!["example.test".to_owned()];
+    let run = spawn(&engine, request);
+    tokio::time::sleep(ms(3000)).await;
+    engine.change_quota(Quota { egress_mb: Some(2), ..Quota::default() });
+    let run = run.await.unwrap().unwrap();
+    assert_eq!(run.report.ending, Ending::Cancelled);
+    assert!((ms(6000)..ms(9000)).contains(&run.report.duration), "{:?}", run.report.duration);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_that_gets_a_quota_has_it_in_all_that_stands() {
+    let (fake, engine) = engine_of(Quota::default());
+    let ann = Principal::new("ann");
+    let mut request = CreateRequest::default();
+    request.wants.network = vec!["example.test".to_owned()];
+    let id = engine.create(&ann, request.clone()).await.unwrap().id;
+    let bounded = ann.with_quota(Arc::new(Quota { egress_mb: Some(2), ..Quota::default() }));
+    engine.run(&bounded, within(&id, "move-later 10000 2097152")).await.unwrap();
+    tokio::time::sleep(ms(20_000)).await;
+    assert_eq!(fake.sandboxes(), 0, "what goes on in it is past the quota");
+    refused(engine.create(&bounded, request).await, Bound::Egress);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_has_used_up_his_own_has_nothing_built() {
     let quota = Quota { cpu_seconds: Some(1), egress_mb: Some(1), ..Quota::default() };
     for (used_up, bound) in [("burn 1000", Bound::Cpu), ("move 1048576", Bound::Egress)] {
