@@ -1,4 +1,5 @@
 use belljar_core::{Language, Program, Source, Stdin};
+use tokio::sync::Semaphore;
 
 use super::*;
 use crate::{Phase, RunId, Wants};
@@ -61,4 +62,18 @@ async fn what_was_given_to_a_program_is_its_jobs_too() {
         add_ended(&jobs, "bob", 10 * MIB);
     }
     assert_eq!(known(&jobs), ["ann", "bob", "bob"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_as_it_becomes_a_job_keeps_no_room() {
+    let (jobs, room) = (Jobs::default(), Arc::new(Semaphore::new(2)));
+    let slot = || room.clone().try_acquire_owned().ok();
+    let (runs, ended) = (flight("ann", 0), flight("ann", 0));
+    ended.finish(Err(EngineError::ShuttingDown));
+    jobs.add(&ended, slot()).unwrap();
+    assert_eq!(room.available_permits(), 2, "nobody is left who would give it back");
+    jobs.add(&runs, slot()).unwrap();
+    assert_eq!(room.available_permits(), 1);
+    runs.finish(Err(EngineError::ShuttingDown));
+    assert!(runs.leave_slot().is_some());
 }

@@ -285,20 +285,6 @@ async fn a_job_with_a_sandbox_of_its_own_takes_the_room_of_a_created_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_ends_as_it_becomes_one_keeps_no_room() {
-    let (_, engine) = engine_with(Manners::default(), Settings { sandboxes_max: 1, ..Settings::default() });
-    for patience in 998..1003 {
-        let answer = engine.attend(&me(), fresh("sleep 1000"), stays(ms(patience))).await.unwrap();
-        if let Answer::Job(begun) = answer {
-            look(&engine, begun.id.as_str(), JobAction::Wait(ms(60_000))).await;
-        }
-        settle().await;
-        let id = sandbox(&engine).await;
-        engine.destroy(&me(), id.as_str()).await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_ended_job_is_forgotten_after_an_hour() {
     let (_, engine) =
         engine_with(Manners::default(), Settings { idle: Duration::from_secs(9000), ..Settings::default() });
