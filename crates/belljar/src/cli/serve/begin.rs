@@ -1,8 +1,8 @@
 //! How a server begins: an engine with all that is around it, and who may call.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belljar_access::{Access, Oauth, TokenFile};
@@ -62,9 +62,12 @@ pub(super) fn announce(address: SocketAddr) {
 /// Who may call over HTTP: by tokens of this file, or of the usual one if there is one, and of the authorization server.
 /// `None` when nobody said who.
 pub(super) fn access(token_file: Option<&Path>, config: &Config) -> Result<Option<Arc<Access>>, Complaint> {
-    let usual = wiring::usual_tokens().filter(|path| path.exists());
-    let file = match token_file.or(usual.as_deref()) {
-        Some(path) => Some(TokenFile::open(path).map_err(|error| {
+    let path = match token_file {
+        Some(path) => Some(path.to_owned()),
+        None => if_there(wiring::usual_tokens())?,
+    };
+    let file = match path {
+        Some(path) => Some(TokenFile::open(&path).map_err(|error| {
             let hint = error.next_step();
             Complaint::new(error.to_string(), hint)
         })?),
@@ -86,4 +89,44 @@ pub(super) fn access(token_file: Option<&Path>, config: &Config) -> Result<Optio
     };
     access.set_requests_per_second(config.quota.requests_per_second.value);
     Ok(Some(Arc::new(access)))
+}
+
+/// A file that cannot be looked at may have tokens in it: to take it for none would let everybody in. So would a link whose
+/// target is away for the moment.
+fn if_there(usual: Option<PathBuf>) -> Result<Option<PathBuf>, Complaint> {
+    let Some(path) = usual else { return Ok(None) };
+    match std::fs::symlink_metadata(&path) {
+        Ok(_) => Ok(Some(path)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => {
+            let what = format!("whether there is a token file at {} cannot be told: {error}", path.display());
+            let hint = "let this user look into its directory, or name another file with --token-file";
+            Err(Complaint::new(what, hint))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_token_file_that_cannot_be_looked_at_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| if_there(Some(folder.path().join(name)));
+        std::fs::write(folder.path().join("there"), "").unwrap();
+        symlink("away", folder.path().join("link")).unwrap();
+        // What root may not look through either.
+        symlink("loop", folder.path().join("loop")).unwrap();
+        assert!(at("there").unwrap().is_some() && at("link").unwrap().is_some());
+        assert!(at("none").unwrap().is_none() && at("there/below").unwrap().is_none());
+        assert!(if_there(None).unwrap().is_none());
+        let complaint = at("loop/access.json").unwrap_err();
+        assert!(
+            complaint.what.contains("loop/access.json") && complaint.hint.contains("--token-file"),
+            "{complaint:?}"
+        );
+    }
 }
