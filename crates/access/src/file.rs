@@ -118,17 +118,34 @@ impl TokenFile {
     }
 
     fn read_again(&self, last: &mut Last) -> Result<(), FileError> {
-        let tokens = read(&self.path).and_then(|(text, stamp, _)| Ok((parse(&self.path, &text)?, stamp)));
-        match tokens {
+        let read = read(&self.path).and_then(|(text, stamp, _)| Ok((parse(&self.path, &text)?, stamp)));
+        last.becomes(read)
+    }
+}
+
+impl Last {
+    fn becomes(&mut self, read: Result<(Tokens, Stamp), FileError>) -> Result<(), FileError> {
+        match read {
             Ok((tokens, stamp)) => {
                 tracing::info!(count = tokens.known.len(), "the token file was read again");
-                last.stamp = Some(stamp);
-                last.tokens = Some(Arc::new(tokens));
+                self.stamp = Some(stamp);
+                self.tokens = Some(Arc::new(tokens));
                 Ok(())
             }
             Err(error) => {
+                let is_new = self.tokens.take().is_some();
+                // The file may be as it was, and what was in the way pass without a trace on it. What is no text stays so.
+                if let FileError::Unreadable { source, .. } = &error
+                    && source.kind() != io::ErrorKind::InvalidData
+                {
+                    self.stamp = None;
+                    if !is_new {
+                        // It is tried with every request, and anybody can make one.
+                        tracing::debug!(%error, "the token file still cannot be read");
+                        return Err(error);
+                    }
+                }
                 tracing::error!(%error, "nobody is let in by a token until the token file can be used again");
-                last.tokens = None;
                 Err(error)
             }
         }
@@ -215,6 +232,20 @@ mod tests {
         assert_eq!(knows(&file, ANN), Some(false));
         fs::remove_file(&path).unwrap();
         assert_eq!(knows(&file, ANN), None);
+    }
+
+    #[test]
+    fn what_was_in_the_way_of_reading_may_pass_without_a_change_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        write(&path, &format!("ann:{ANN}"), 0o600);
+        let file = TokenFile::open(&path).unwrap();
+        let failing = || Err(FileError::Unreadable { path: path.clone(), source: io::Error::from_raw_os_error(5) });
+        for _ in 0..2 {
+            assert!(file.last().becomes(failing()).is_err());
+            assert!(file.last().tokens.is_none(), "nobody is let in by what it said before");
+        }
+        assert_eq!(knows(&file, ANN), Some(true));
     }
 
     #[test]
