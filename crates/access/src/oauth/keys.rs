@@ -1,4 +1,7 @@
 //! The issuer's keys, kept for some minutes and asked for again when a token names one that is not among them.
+//!
+//! While the issuer does not answer, the keys that there are hold on for a while, and whoever comes with one of them does not
+//! wait for the next attempt.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -115,6 +118,8 @@ impl Key {
 struct Known {
     keys: Arc<[Arc<Key>]>,
     since: Option<Instant>,
+    /// Whether newer ones were asked for, and not to be had.
+    is_failing: bool,
 }
 
 impl Known {
@@ -151,6 +156,12 @@ struct Asking {
     failed: Option<Instant>,
 }
 
+impl Asking {
+    fn may_ask(&self) -> bool {
+        self.failed.is_none_or(|last| last.elapsed() >= FAILURE_PAUSE)
+    }
+}
+
 impl Keys {
     pub(super) fn new(fetcher: Fetcher, issuer: Url, issuer_name: String, jwks_uri: Option<Url>) -> Keys {
         Keys { fetcher, issuer, issuer_name, jwks_uri, known: RwLock::default(), asking: Mutex::default() }
@@ -161,10 +172,18 @@ impl Keys {
     }
 
     /// The keys that a token of this algorithm may be signed with, never none.
-    pub(super) async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Vec<Arc<Key>>, Refusal> {
+    pub(super) async fn find(
+        self: &Arc<Keys>,
+        kid: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Vec<Arc<Key>>, Refusal> {
         let known = self.known();
         let found = known.matching(kid, algorithm);
         if known.is_younger(FRESH) && !found.is_empty() {
+            return Ok(found);
+        }
+        if known.is_failing && known.is_younger(STALE_MAX) && !found.is_empty() {
+            self.renew_aside();
             return Ok(found);
         }
         let mut asking = self.asking.lock().await;
@@ -180,27 +199,47 @@ impl Keys {
             }
             asking.for_unknown = Some(Instant::now());
         }
-        let found = if asking.failed.is_some_and(|last| last.elapsed() < FAILURE_PAUSE) {
-            found
-        } else {
-            match self.ask(&mut asking).await {
-                Ok(fresh) => {
-                    asking.failed = None;
-                    *self.known.write().unwrap_or_else(PoisonError::into_inner) = fresh.clone();
-                    fresh.matching(kid, algorithm)
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the keys of the issuer of OAuth tokens could not be had");
-                    asking.failed = Some(Instant::now());
-                    asking.found = None;
-                    found
-                }
-            }
-        };
+        if asking.may_ask() {
+            self.renew(&mut asking).await;
+        }
+        let known = self.known();
+        let found = known.matching(kid, algorithm);
         match found.is_empty() {
-            _ if !self.known().is_younger(STALE_MAX) => Err(Refusal::Unavailable),
+            _ if !known.is_younger(STALE_MAX) => Err(Refusal::Unavailable),
             true => Err(UNKNOWN_KEY),
             false => Ok(found),
+        }
+    }
+
+    /// Asks the issuer while nobody waits for it, unless somebody asks already or has just done so.
+    fn renew_aside(self: &Arc<Keys>) {
+        if !self.asking.try_lock().is_ok_and(|asking| asking.may_ask()) {
+            return;
+        }
+        let keys = self.clone();
+        tokio::spawn(async move {
+            if let Ok(mut asking) = keys.asking.try_lock()
+                && asking.may_ask()
+            {
+                keys.renew(&mut asking).await;
+            }
+        });
+    }
+
+    /// Asks the issuer, and keeps what comes of it.
+    async fn renew(&self, asking: &mut Asking) {
+        match self.ask(asking).await {
+            Ok(fresh) => {
+                asking.failed = None;
+                *self.known.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the keys of the issuer of OAuth tokens could not be had");
+                asking.failed = Some(Instant::now());
+                // They may be elsewhere by now.
+                asking.found = None;
+                self.known.write().unwrap_or_else(PoisonError::into_inner).is_failing = true;
+            }
         }
     }
 
@@ -217,7 +256,7 @@ impl Keys {
             return Err(FetchError::Wrong("there is no key in it to check signatures with"));
         }
         asking.found = Some(uri);
-        Ok(Known { keys, since: Some(Instant::now()) })
+        Ok(Known { keys, since: Some(Instant::now()), is_failing: false })
     }
 
     /// RFC 8414 puts its name before the issuer's path, OpenID behind it.

@@ -10,6 +10,7 @@ mod keys;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use belljar_engine::Principal;
 use serde_json::{Map, Value, json};
@@ -62,7 +63,7 @@ pub enum OauthError {
 #[derive(Debug)]
 pub struct Oauth {
     settings: OauthSettings,
-    keys: Keys,
+    keys: Arc<Keys>,
     metadata_url: String,
     metadata_path: String,
 }
@@ -84,7 +85,7 @@ impl Oauth {
         let metadata_path = format!("{WELL_KNOWN}{}", audience.path().trim_end_matches('/'));
         let metadata_url = format!("{}{metadata_path}", audience.origin().ascii_serialization());
         let fetcher = Fetcher::new(&issuer).map_err(|error| OauthError::Client(error.to_string()))?;
-        let keys = Keys::new(fetcher, issuer, settings.issuer.clone(), jwks_uri);
+        let keys = Arc::new(Keys::new(fetcher, issuer, settings.issuer.clone(), jwks_uri));
         Ok(Oauth { settings, keys, metadata_url, metadata_path })
     }
 

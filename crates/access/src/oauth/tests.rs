@@ -1,6 +1,7 @@
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,6 +15,7 @@ use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256,
     RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaEncoding, RsaKeyPair,
 };
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -55,12 +57,20 @@ struct Served {
     /// How often keys were asked for.
     asked: AtomicUsize,
     metadata_at: Mutex<&'static str>,
+    /// Who asks for keys is heard, and left waiting.
+    is_stuck: AtomicBool,
+    heard: Notify,
+    goes_on: Notify,
 }
 
 async fn answer(State(served): State<Arc<Served>>, uri: Uri) -> (StatusCode, String) {
     let issuer = served.issuer.lock().unwrap().clone();
     if uri.path() == "/keys" {
         served.asked.fetch_add(1, Ordering::SeqCst);
+        if served.is_stuck.load(Ordering::SeqCst) {
+            served.heard.notify_one();
+            served.goes_on.notified().await;
+        }
         let keys = served.keys.lock().unwrap().clone();
         return match keys {
             Value::Null => (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
@@ -323,6 +333,41 @@ async fn a_silent_issuer_is_survived_for_an_hour() {
     }
     oauth.keys.age(Duration::from_secs(3600)).await;
     assert_eq!(check(&oauth, &good).await, Err(Refusal::Unavailable));
+}
+
+/// Without waiting for anything.
+fn check_at_once(oauth: &Oauth, token: &str) -> Result<Pass, Refusal> {
+    let checking = pin!(check(oauth, token));
+    match checking.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(checked) => checked,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+#[tokio::test]
+async fn nobody_waits_for_an_issuer_that_is_known_to_be_silent() {
+    let new = ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING);
+    let issuer = Issuer::with(json!([rsa_jwk("r")])).await;
+    let (oauth, claims) = (issuer.oauth(), issuer.claims());
+    let good = by_rsa("RS256", "r", &claims);
+    assert!(check(&oauth, &good).await.is_ok());
+    *issuer.served.keys.lock().unwrap() = Value::Null;
+    oauth.keys.age(Duration::from_secs(301)).await;
+    assert!(check(&oauth, &good).await.is_ok());
+    let asked = issuer.asked();
+    assert_eq!(asked, 2, "the first who comes asks");
+    // Then it is asked again now and then, and does not even refuse.
+    issuer.served.is_stuck.store(true, Ordering::SeqCst);
+    *issuer.served.keys.lock().unwrap() = json!([rsa_jwk("r"), ecdsa_jwk("new", "P-256", &new)]);
+    oauth.keys.age(Duration::from_secs(6)).await;
+    assert!(check_at_once(&oauth, &good).is_ok());
+    issuer.served.heard.notified().await;
+    assert!(check_at_once(&oauth, &good).is_ok());
+    issuer.served.goes_on.notify_one();
+    // Waits for whoever asks.
+    oauth.keys.age(Duration::ZERO).await;
+    assert!(check_at_once(&oauth, &by_ecdsa("ES256", "new", &new, &claims)).is_ok());
+    assert_eq!(issuer.asked(), asked + 1);
 }
 
 #[tokio::test]
