@@ -28,7 +28,8 @@ pub(crate) use self::lines::Session;
 pub(crate) use self::news::is_own;
 use crate::logging::Level;
 
-/// Tasks of other servers whose owners are remembered.
+/// Tasks of other servers that are remembered, of one owner and of all.
+const OWN_TASKS_MAX: usize = 128;
 const TASKS_MAX: usize = 4096;
 /// Addresses that one who listens may watch on forwarded servers.
 pub(crate) const WATCHED_MAX: usize = 64;
@@ -97,12 +98,22 @@ impl Forward {
     }
 
     fn remember_task(&self, who: &Principal, id: &str, server: &str) {
-        let mut tasks = self.tasks();
-        if tasks.len() >= TASKS_MAX {
-            tasks.pop_front();
-        }
-        tasks.push_back(Foreign { owner: who.as_str().to_owned(), id: id.to_owned(), server: server.to_owned() });
+        let task = Foreign { owner: who.as_str().to_owned(), id: id.to_owned(), server: server.to_owned() };
+        remember(&mut self.tasks(), task);
     }
+}
+
+/// Whoever has too many loses the oldest of its own.
+fn remember(tasks: &mut VecDeque<Foreign>, task: Foreign) {
+    if tasks.iter().filter(|other| other.owner == task.owner).count() >= OWN_TASKS_MAX
+        && let Some(oldest) = tasks.iter().position(|other| other.owner == task.owner)
+    {
+        tasks.remove(oldest);
+    }
+    if tasks.len() >= TASKS_MAX {
+        tasks.pop_front();
+    }
+    tasks.push_back(task);
 }
 
 /// One request of a client's, on its way through.
@@ -120,4 +131,22 @@ pub(crate) struct Passage<'a> {
 /// Why nothing came back, for the client.
 fn failed(error: belljar_gateway::error::CallError) -> ErrorData {
     ErrorData::internal_error(error.message, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_pushes_out_the_tasks_of_another() {
+        let mut tasks = VecDeque::new();
+        let of = |owner: &str, id: String| Foreign { owner: owner.into(), id, server: "tracker".into() };
+        remember(&mut tasks, of("ann", "mine".into()));
+        for number in 0..TASKS_MAX + 1 {
+            remember(&mut tasks, of("flooder", number.to_string()));
+        }
+        assert!(tasks.iter().any(|task| task.owner == "ann" && task.id == "mine"));
+        assert_eq!(tasks.len(), OWN_TASKS_MAX + 1);
+        assert_eq!(tasks.back().map(|task| task.id.clone()), Some(TASKS_MAX.to_string()), "the newest are kept");
+    }
 }
