@@ -4,6 +4,7 @@
 
 mod upstreams {
     mod bounds;
+    mod bridges;
     mod calls;
     mod config;
     mod desk;

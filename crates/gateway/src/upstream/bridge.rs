@@ -1,6 +1,7 @@
 //! A connection to a server on behalf of one client of ours: requests go through it as they are, with the client's own
 //! capabilities, and whatever the server says or asks meanwhile comes back to whoever has the request open.
 
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,9 +199,24 @@ impl Exchange {
                     return Step::Answer(Box::new(self.answered(answer.unwrap_or(Err(ServiceError::TransportClosed)))));
                 }
             };
-            match &word {
-                Word::Notice(notice) if is_progress_of(notice, &self.token) == Some(false) => {}
-                _ => return Step::Word(word),
+            match word {
+                Word::Notice(notice) if is_progress_of(&notice, &self.token) == Some(false) => {}
+                word => {
+                    if let Some(word) = self.told(word) {
+                        return Step::Word(word);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A word without the server's own secrets. A question that is none without them is answered by nobody.
+    fn told(&self, word: Word) -> Option<Word> {
+        let words = &self.server.words;
+        match word {
+            Word::Notice(notice) => words.redact_said(notice).map(Word::Notice),
+            Word::Question(question, reply) => {
+                words.redact_said(question).map(|question| Word::Question(question, reply))
             }
         }
     }
@@ -211,10 +227,18 @@ impl Exchange {
     ) -> Result<Result<ServerResult, ErrorData>, CallError> {
         let words = &self.server.words;
         match answer {
-            Ok(ServerResult::CallToolResult(result)) => Ok(Ok(words.redact_result(result).into())),
-            Ok(result) => Ok(Ok(result)),
+            Ok(result) => {
+                let name = &self.server.config.name;
+                let kind = discriminant(&result);
+                // Of which kind an answer is, is guessed from what it has in it.
+                let result = words.redact_said(result).filter(|result| discriminant(result) == kind);
+                result.map(Ok).ok_or_else(|| upstream(name, format!("`{name}` answered with a secret of its own")))
+            }
             Err(ServiceError::McpError(mut error)) => {
                 error.message = words.redact(&error.message).into();
+                if let Some(data) = &mut error.data {
+                    words.redact_value(data);
+                }
                 Ok(Err(error))
             }
             Err(error) => Err(words.redact_error(of_call(&self.server.config.name, &error, &words.clause()))),

@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 
 use rmcp::model::{CallToolResult, ContentBlock};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::hidden::Hidden;
@@ -73,28 +75,35 @@ impl Words {
         error
     }
 
-    pub(super) fn redact_result(&self, mut result: CallToolResult) -> CallToolResult {
-        if self.secrets.is_empty() {
-            return result;
-        }
-        for block in &mut result.content {
-            if let ContentBlock::Text(text) = block
-                && self.secrets.iter().any(|secret| text.text.contains(secret.reveal()))
-            {
-                text.text = self.redact(&text.text);
-            }
-        }
-        if let Some(structured) = &mut result.structured_content {
-            self.redact_value(structured);
-        }
-        result
+    pub(super) fn redact_result(&self, result: CallToolResult) -> CallToolResult {
+        self.redact_said(result).unwrap_or_else(|| CallToolResult::error(vec![ContentBlock::text("[hidden]")]))
     }
 
-    fn redact_value(&self, value: &mut Value) {
+    /// The same of whatever else a server says. `None` for what is no such thing any more without its secrets.
+    pub(super) fn redact_said<T: Serialize + DeserializeOwned>(&self, said: T) -> Option<T> {
+        if self.secrets.is_empty() {
+            return Some(said);
+        }
+        let mut value = serde_json::to_value(&said).ok()?;
+        if !self.has_secret(&value) {
+            return Some(said);
+        }
+        self.redact_value(&mut value);
+        serde_json::from_value(value).ok()
+    }
+
+    fn has_secret(&self, value: &Value) -> bool {
         match value {
-            Value::String(text) if self.secrets.iter().any(|secret| text.contains(secret.reveal())) => {
-                *text = self.redact(text);
-            }
+            Value::String(text) => self.secrets.iter().any(|secret| text.contains(secret.reveal())),
+            Value::Array(items) => items.iter().any(|item| self.has_secret(item)),
+            Value::Object(fields) => fields.values().any(|field| self.has_secret(field)),
+            _ => false,
+        }
+    }
+
+    pub(super) fn redact_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.redact(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
             Value::Object(fields) => fields.values_mut().for_each(|field| self.redact_value(field)),
             _ => {}
@@ -143,12 +152,50 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::ServerResult;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn what_cannot_be_seen_is_left_out() {
         assert_eq!(clean("\u{1b}[31mred\u{1b}[0m  a\tb\r\n\u{202e}c\u{200b}", 100), "red a b c");
         assert_eq!(clean("abcdef", 3), "abc…");
+    }
+
+    #[test]
+    fn no_kind_of_answer_has_a_secret_in_it() {
+        const SECRET: &str = "hunter2hunter2";
+        let words = Words::new([Hidden::new(SECRET)]);
+        let times =
+            json!({"createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z", "ttlMs": null});
+        let task = |more: Value| {
+            let mut task = times.clone();
+            task["taskId"] = "t".into();
+            task.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            task
+        };
+        let said = format!("bad token {SECRET}");
+        let text = json!({"type": "text", "text": said});
+        let inner = json!({"uri": "x://y", "text": said});
+        for answer in [
+            task(json!({"resultType": "complete", "status": "completed", "result": {"content": [text]}})),
+            task(json!({"resultType": "complete", "status": "failed", "error": {"code": 1, "message": said}})),
+            task(json!({"resultType": "task", "status": "working", "statusMessage": said})),
+            json!({"contents": [inner]}),
+            json!({"messages": [{"role": "user", "content": text}]}),
+            json!({"content": [{"type": "resource", "resource": inner}], "_meta": {"k": SECRET}}),
+            json!({"resultType": "input_required", "requestState": SECRET}),
+            json!({"completion": {"values": [said]}}),
+            json!({"something": {"else": [said]}}),
+        ] {
+            let came: ServerResult = serde_json::from_value(answer.clone()).unwrap();
+            let kind = std::mem::discriminant(&came);
+            let shown = words.redact_said(came).unwrap_or_else(|| panic!("{answer}"));
+            assert_eq!(std::mem::discriminant(&shown), kind, "{answer}");
+            let shown = serde_json::to_string(&shown).unwrap();
+            assert!(!shown.contains(SECRET) && shown.contains("[hidden]"), "{shown}");
+        }
     }
 
     #[test]

@@ -158,6 +158,9 @@ def answer(number, method, params):
         return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **page(params.get("cursor"))}
     if method == "tools/call":
         return call(number, params["name"], params.get("arguments") or {}, params.get("_meta") or {})
+    if method == "resources/read":
+        inner = {"uri": params["uri"], "text": "key " + os.environ["API_KEY"]}
+        return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "contents": [inner]}
     send({"id": number, "error": {"code": -32601, "message": "Method not found"}})
     return None
 
