@@ -526,7 +526,11 @@ impl ServerHandler for Handler {
     ) -> Result<GetTaskResult, ErrorData> {
         let who = self.caller(&context, Scope::Read)?;
         let getting = Box::pin(self.task(&request.task_id, &who, &context));
-        self.unless_cancelled(&context, &Departure::default(), getting).await
+        let mut got = self.unless_cancelled(&context, &Departure::default(), getting).await;
+        if let Some(hider) = self.hider(&who) {
+            hider.task(&mut got);
+        }
+        got
     }
 
     async fn update_task(

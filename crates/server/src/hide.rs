@@ -6,7 +6,8 @@ use std::sync::Arc;
 use belljar_engine::Principal;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolResponse, CallToolResult, ContentBlock, GetPromptResult, ReadResourceResponse, ResourceContents,
+    CallToolResponse, CallToolResult, ContentBlock, GetPromptResult, GetTaskResult, JsonObject, ReadResourceResponse,
+    ResourceContents, Task, TaskPayload,
 };
 use serde_json::{Map, Value};
 
@@ -31,8 +32,45 @@ impl Hider {
     pub(crate) fn answer(&self, answer: &mut Result<CallToolResponse, ErrorData>) {
         match answer {
             Ok(CallToolResponse::Complete(result)) => self.result(result),
+            Ok(CallToolResponse::Task(begun)) => self.standing(&mut begun.task),
             Ok(_) => {}
             Err(error) => self.error(error),
+        }
+    }
+
+    /// How a task stands, whoever made it. What it asks is for the person, as above.
+    pub(crate) fn task(&self, got: &mut Result<GetTaskResult, ErrorData>) {
+        let got = match got {
+            Ok(got) => got,
+            Err(error) => return self.error(error),
+        };
+        if let Some(meta) = &mut got.meta {
+            self.object(&mut meta.0);
+        }
+        self.standing(&mut got.task.task);
+        match &mut got.task.payload {
+            TaskPayload::Completed { result } => self.whole(result),
+            TaskPayload::Failed { error } => self.object(error),
+            _ => {}
+        }
+    }
+
+    fn standing(&self, task: &mut Task) {
+        if let Some(message) = &mut task.status_message {
+            self.text(message);
+        }
+    }
+
+    /// What a call came to, as JSON. Whatever is no result of a tool is nothing but text.
+    fn whole(&self, object: &mut JsonObject) {
+        let read = serde_json::from_value(Value::Object(object.clone()));
+        let written = read.ok().and_then(|mut result: CallToolResult| {
+            self.result(&mut result);
+            serde_json::to_value(&result).ok()
+        });
+        match written {
+            Some(Value::Object(hidden)) => *object = hidden,
+            _ => self.object(object),
         }
     }
 
@@ -118,5 +156,46 @@ impl Hider {
             self.value(&mut value);
             map.insert(key, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::gateway::fake::{FakeMode, SECRET, TOKEN};
+
+    #[test]
+    fn a_task_hides_what_it_came_to_and_shows_what_it_asks() {
+        let hider = Hider { code_mode: Arc::new(FakeMode::default()), who: Principal::local() };
+        let hidden = |more: Value| {
+            let mut task = json!({"taskId": "t", "createdAt": "2026-07-28T00:00:00Z", "ttlMs": null,
+                "lastUpdatedAt": "2026-07-28T00:00:00Z", "statusMessage": format!("for {SECRET}")});
+            task.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            let mut got = Ok(serde_json::from_value(task).unwrap());
+            hider.task(&mut got);
+            serde_json::to_value(got.unwrap()).unwrap()
+        };
+        let picture = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+        let text = json!({"type": "text", "text": format!("mail {SECRET}")});
+        let result = json!({"content": [text, picture], "structuredContent": {"to": SECRET, "job_id": "j"}});
+        let completed = hidden(json!({"status": "completed", "result": result}));
+        assert_eq!(completed["statusMessage"], format!("for {TOKEN}"));
+        assert_eq!(completed["result"]["content"][0]["text"], format!("mail {TOKEN}"));
+        assert_eq!(completed["result"]["content"][1], picture);
+        assert_eq!(completed["result"]["structuredContent"], json!({"to": TOKEN, "job_id": "j"}));
+        let odd = hidden(json!({"status": "completed", "result": {"rows": [SECRET]}}));
+        assert_eq!(odd["result"], json!({"rows": [TOKEN]}));
+        let failed =
+            hidden(json!({"status": "failed", "error": {"code": -32603, "message": SECRET, "data": [SECRET]}}));
+        assert_eq!(failed["error"], json!({"code": -32603, "message": TOKEN, "data": [TOKEN]}));
+        let schema = json!({"type": "object", "properties": {}});
+        let form = json!({"method": "elicitation/create", "params": {"message": SECRET, "requestedSchema": schema}});
+        let asks = hidden(json!({"status": "input_required", "inputRequests": {"a": form}}));
+        assert_eq!(asks["inputRequests"]["a"]["params"]["message"], SECRET, "a person may see everything");
+        let mut refused = Err(ErrorData::internal_error(format!("no {SECRET}"), None));
+        hider.task(&mut refused);
+        assert_eq!(refused.unwrap_err().message, format!("no {TOKEN}"));
     }
 }

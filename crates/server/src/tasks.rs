@@ -10,7 +10,6 @@ use rmcp::model::{CreateTaskResult, DetailedTask, InputResponses, JsonObject, Ta
 use rmcp::task_manager::current_timestamp;
 
 use crate::approval::{self, Desk};
-use crate::hide::Hider;
 use crate::tools;
 
 const OWN_MAX: usize = 128;
@@ -98,7 +97,6 @@ impl Tasks {
         desk: &Desk,
         who: &Principal,
         id: &str,
-        hider: Option<&Hider>,
     ) -> Result<DetailedTask, ErrorData> {
         self.find(who, id)?;
         let job = engine.job(who, id, JobAction::Poll, Some(0)).await;
@@ -111,11 +109,7 @@ impl Tasks {
                 let is_cancelled = self.find(who, id)?.is_cancelled;
                 match &job.ended {
                     Some(run) if !is_cancelled => {
-                        let mut result = tools::ended(engine, who, &job, run);
-                        if let Some(hider) = hider {
-                            hider.result(&mut result);
-                        }
-                        TaskPayload::Completed { result: object(&result) }
+                        TaskPayload::Completed { result: object(&tools::ended(engine, who, &job, run)) }
                     }
                     _ => TaskPayload::Cancelled,
                 }

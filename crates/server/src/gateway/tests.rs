@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::fake::{Client, FakeMode, NOTE, SECRET, TOKEN, refused, said};
@@ -87,6 +89,23 @@ async fn personal_data_does_not_reach_the_model() {
         let text = answer.to_string();
         assert!(!text.contains(SECRET), "{}", &text[..2000.min(text.len())]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn personal_data_does_not_reach_the_model_by_a_task() {
+    let surface = Surface { yield_after: Duration::from_millis(50), ..Surface::default() };
+    let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let mut client = Client::newest(FakeMode::default(), surface, tasks);
+    let code = format!("print {SECRET}\nsleep 1000");
+    let begun = client.call(1, "run_code", json!({"language": "python", "code": code})).await;
+    let id = begun["result"]["taskId"].clone();
+    client.until("it has ended", |fake| fake.programs() == 0).await;
+    let mut task = json!({"result": {"status": "working"}});
+    while task["result"]["status"] == "working" {
+        task = client.ask(2, "tasks/get", json!({"taskId": id})).await;
+    }
+    assert_eq!(task["result"]["result"]["structuredContent"]["stdout"], format!("{TOKEN}\n"), "{task}");
+    assert!(!task.to_string().contains(SECRET), "{task}");
 }
 
 #[tokio::test]

@@ -104,8 +104,7 @@ impl Handler {
         {
             return theirs;
         }
-        let hider = self.hider(who);
-        let task = self.tasks.get(&self.engine, &self.desk, who, id, hider.as_ref()).await?;
+        let task = self.tasks.get(&self.engine, &self.desk, who, id).await?;
         Ok(GetTaskResult::new(task))
     }
 }
