@@ -33,6 +33,14 @@ pub(crate) fn of_tool(profile: Option<&Profile>, name: &str, action: Option<&Val
     })
 }
 
+/// What a call needs besides that comes back with the answer to a question: as much as `tasks/update`.
+pub(crate) const TO_COME_BACK: Scope = Scope::Run;
+
+/// Whether what a client sends back to us answers a form. Other servers that are forwarded ask by forms as well.
+pub(crate) fn answers_a_form(result: &Value) -> bool {
+    result.get("action").is_some()
+}
+
 /// The same for a tool in a list: the least that a call of it can need.
 pub(crate) fn least_of_tool(profile: Option<&Profile>, name: &str) -> Option<Scope> {
     of_tool(profile, name, None)

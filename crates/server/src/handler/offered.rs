@@ -52,13 +52,20 @@ impl Handler {
         }
     }
 
-    /// How the caller of this call is asked, and what it came back with.
+    /// How the caller of this call is asked, and what it came back with. To answer is to let something happen: whoever may
+    /// not make it happen by itself is not asked, and is not heard.
     fn asking(
         &self,
-        who: &Principal,
+        pass: &Pass,
+        need: Scope,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<Asking<'_>>, ErrorData> {
+        let who = &pass.principal;
+        let may_answer = pass.scopes.has(need);
+        if request.request_state.is_some() && !may_answer {
+            return Err(ErrorData::invalid_request(scopes::missing(need), None));
+        }
         let code_mode = self.surface.code_mode.as_ref();
         let call = approval::digest(&request.name, request.arguments.as_ref());
         let came_back = match (&request.request_state, code_mode) {
@@ -73,7 +80,7 @@ impl Handler {
                 return Err(ErrorData::invalid_params(sentence, None));
             }
         };
-        let way = Way::of(context);
+        let way = if may_answer { Way::of(context) } else { Way::Nobody };
         let approved = AtomicBool::new(false);
         Ok(code_mode.map(|code_mode| Asking { code_mode, desk: &self.desk, way, call, came_back, approved }))
     }
@@ -106,11 +113,13 @@ impl Handler {
         if let Some(need) = need.filter(|need| !pass.scopes.has(*need)) {
             return Ok(answer::refused(&scopes::missing(need)).into());
         }
+        // What our own tools ask about are programs, and what those call.
+        let to_answer = if is_own { Scope::Run } else { Scope::Tools };
         let call = tools::Call {
             engine: &self.engine,
             who,
             progress: Progress::of(context, self.hider(who)),
-            asking: self.asking(who, &request, context)?,
+            asking: self.asking(pass, to_answer, &request, context)?,
             arguments: request.arguments,
             patience: self.surface.yield_after,
             departure: departure.clone(),
@@ -171,7 +180,7 @@ impl Handler {
             engine: &self.engine,
             who,
             progress: Progress::of(context, self.hider(who)),
-            asking: self.asking(who, &asked, context)?,
+            asking: self.asking(pass, Scope::Tools, &asked, context)?,
             arguments: asked.arguments,
             patience: self.surface.yield_after,
             departure: departure.clone(),

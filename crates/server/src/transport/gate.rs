@@ -8,6 +8,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri};
 use belljar_access::{Access, Pass, Scope};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::profiles::Profile;
@@ -111,10 +112,13 @@ pub(super) async fn pass(access: Option<&Access>, headers: &HeaderMap) -> Result
 /// As much of a message as tells what it needs.
 #[derive(Deserialize)]
 struct Peek<'a> {
-    #[serde(borrow)]
-    method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     params: Option<PeekParams<'a>>,
+    /// Of a message that answers us.
+    #[serde(default)]
+    result: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -123,6 +127,8 @@ struct PeekParams<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(default)]
     arguments: Option<PeekArguments>,
+    #[serde(default, rename = "requestState")]
+    request_state: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -142,13 +148,28 @@ pub(super) fn lacking(pass: &Pass, profile: Option<&Profile>, body: &[u8]) -> Op
     if pass.scopes.is_empty() {
         return Some(Scope::Read);
     }
-    let peek: Peek<'_> = serde_json::from_slice(body).ok()?;
-    if peek.method != "tools/call" {
-        return scopes::of_method(&peek.method).and_then(lacks);
+    let Ok(peek) = serde_json::from_slice::<Peek<'_>>(body) else {
+        // An answer has little that must be right about it.
+        let message: Value = serde_json::from_slice(body).ok()?;
+        return message.get("result").and_then(|result| lacking_to_answer(pass, result));
+    };
+    if let Some(need) = peek.result.and_then(|result| lacking_to_answer(pass, &result)) {
+        return Some(need);
+    }
+    let method = peek.method?;
+    if method != "tools/call" {
+        return scopes::of_method(&method).and_then(lacks);
     }
     let params = peek.params?;
     let action = params.arguments.and_then(|arguments| arguments.action);
-    scopes::of_tool(profile, params.name.as_deref()?, action.as_ref()).and_then(lacks)
+    let need = scopes::of_tool(profile, params.name.as_deref()?, action.as_ref())?;
+    lacks(need).or_else(|| params.request_state.and_then(|_| lacks(scopes::TO_COME_BACK)))
+}
+
+/// Whoever may neither run programs nor call other servers' tools was asked nothing that a person has to decide on.
+fn lacking_to_answer(pass: &Pass, result: &Value) -> Option<Scope> {
+    let may = pass.scopes.has(Scope::Run) || pass.scopes.has(Scope::Tools);
+    (!may && scopes::answers_a_form(result)).then_some(Scope::Run)
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -336,6 +357,13 @@ mod tests {
             (call("weather", "{}"), None),
             (r#"{"method":"resources/read"}"#.into(), None),
             (r#"{"method":"tasks/cancel","params":{}}"#.into(), Some(Scope::Run)),
+            (call("job", r#"{"action":"poll"},"requestState":"00""#), Some(Scope::Run)),
+            (r#"{"id":1,"result":{"action":"accept","content":{"decision":"approve"}}}"#.into(), Some(Scope::Run)),
+            (r#"{"id":1,"method":5,"result":{"\u0061ction":"accept"}}"#.into(), Some(Scope::Run)),
+            (r#"{"id":1,"result":{},"result":{"action":"accept"}}"#.into(), Some(Scope::Run)),
+            (r#"{"id":1,"result":{"roots":[]}}"#.into(), None),
+            (r#"{"id":1,"result":{}}"#.into(), None),
+            (r#"{"id":1,"error":{"code":-1,"message":"no"}}"#.into(), None),
             ("[]".into(), None),
             ("".into(), None),
         ] {
@@ -343,6 +371,10 @@ mod tests {
         }
         assert_eq!(lacks(&of(&[]), "{}"), Some(Scope::Read));
         assert_eq!(lacks(&of(&[Scope::Tools]), r#"{"method":"resources/list"}"#), Some(Scope::Read));
+        for asked in [Scope::Tools, Scope::Run] {
+            assert_eq!(lacks(&of(&[asked]), r#"{"id":1,"result":{"action":"accept"}}"#), None, "{asked}");
+        }
+        assert_eq!(lacks(&reader, r#"{"method":"tools/call","params":{"name":"theirs","requestState":"x"}}"#), None);
         assert_eq!(lacks(&Pass::local(), &call("run_code", "{}")), None);
     }
 }

@@ -1,5 +1,6 @@
 mod events;
 mod hostile;
+mod scopes;
 
 use std::time::Instant;
 
