@@ -52,12 +52,14 @@ fn refuse(call: &Call<'_>, source: &Source, words: &str) -> Unanswered {
 
 impl Asking<'_> {
     /// Where programs are approved: asks, unless this one was.
-    pub(crate) async fn approve(&self, call: &Call<'_>, source: &Source) -> Result<(), Unanswered> {
+    pub(crate) async fn approve(&self, call: &Call<'_>, request: &RunRequest) -> Result<(), Unanswered> {
         if self.came_back.job().is_some() {
             return Ok(());
         }
         let phase = Phase::default();
-        let approving = self.approve_code(call, source, "", self.came_back.take(), &phase);
+        let source = &request.program.source;
+        let besides = besides(request);
+        let approving = self.approve_code(call, source, &besides, self.came_back.take(), &phase);
         call.progress.during(PATIENCE, &phase, Box::pin(approving)).await
     }
 

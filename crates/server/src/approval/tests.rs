@@ -289,6 +289,33 @@ async fn programs_are_refused_where_nobody_can_be_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_profile_asks_about_whatever_may_run_what_is_in_the_sandbox() {
+    let surface = Surface { profile: Some("daytona".into()), ..Surface::default() };
+    let mut client = Client::newest(approves_code(), surface, can_ask());
+    let made = client.call(1, "create_sandbox", json!({"env": {"BASH_ENV": "/workspace/x"}})).await;
+    let id = said(&made).strip_prefix("Created new sandbox ").unwrap().to_owned();
+    let shown = |asked: &Value| {
+        state(asked);
+        asked["result"]["inputRequests"]["approval"]["params"]["message"].as_str().unwrap().to_owned()
+    };
+    let command = json!({"id": id, "command": "print ran"});
+    let asked = client.call(2, "execute_command", command.clone()).await;
+    assert!(shown(&asked).contains("print ran\n[environment] BASH_ENV=/workspace/x"), "{asked}");
+    let ran =
+        client.ask(3, "tools/call", comes_back("execute_command", &command, &state(&asked), says("approve"))).await;
+    assert!(said(&ran).contains("ran"), "{ran}");
+    let clone = json!({"id": id, "url": "/workspace/repo"});
+    let asked = client.call(4, "git_clone", clone.clone()).await;
+    let form = shown(&asked);
+    assert!(form.contains("git clone") && form.contains("BELLJAR_URL=/workspace/repo"), "{form}");
+    let denied = client.ask(5, "tools/call", comes_back("git_clone", &clone, &state(&asked), says("deny"))).await;
+    assert!(said(&denied).contains("did not approve"), "{denied}");
+    // Ours, which the fake has no act for.
+    let own = client.call(6, "get_file_info", json!({"id": id, "filePath": "a"})).await;
+    assert!(said(&own).contains("not an act"), "{own}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_of_a_profile_is_come_back_to() {
     let surface = Surface { profile: Some("interpreter".into()), ..Surface::default() };
     let mut client = Client::newest(FakeMode::default(), surface, can_ask());

@@ -138,24 +138,25 @@ impl Doing<'_> {
             What::Wrapped => {
                 let code = self.args.text("python_code")?;
                 let source = Source::Code { language: Language::Python, code: code.clone() };
-                self.approve(&source).await?;
+                self.approve(&program(source, wall)).await?;
                 let program = wrap::program(&code, self.args.object("global_variables")?, wall)?;
                 let run = self.start(None, program).await?;
                 return Ok(self.ran(run, wall, Some(Language::Python), Vec::new()));
             }
         };
-        // Before there is a place for it: nothing is made for a program that nobody approves.
-        self.approve(&source).await?;
         let cwd = if self.profile.style == Style::AgentExec { self.args.nonempty("cwd")? } else { None };
-        let program = Program { cwd, ..program(source, wall) };
+        let named = if place == Place::Named { Some(self.sandbox()?) } else { None };
+        let env = named.as_deref().map(|sandbox| self.desk.variables_of(sandbox)).unwrap_or_default();
+        let program = Program { cwd, env, ..program(source, wall) };
+        // Before there is a place for it: nothing is made for a program that nobody approves.
+        self.approve(&program).await?;
         match place {
             Place::Fresh => {
                 let run = self.start(None, program).await?;
                 Ok(self.ran(run, wall, language, Vec::new()))
             }
             Place::Named => {
-                let sandbox = self.sandbox()?;
-                let run = self.start(Some(sandbox), program).await?;
+                let run = self.start(named, program).await?;
                 let notes = ending::losses(&run).into_iter().collect();
                 Ok(self.ran(run, wall, language, notes))
             }
@@ -177,9 +178,12 @@ impl Doing<'_> {
         }
     }
 
-    async fn approve(&self, source: &Source) -> Result<(), Fault> {
+    async fn approve(&self, program: &Program) -> Result<(), Fault> {
         match &self.call.asking {
-            Some(asking) => Ok(asking.approve(self.call, source).await?),
+            Some(asking) => {
+                let request = RunRequest { sandbox: None, program: program.clone(), wants: Wants::default() };
+                Ok(asking.approve(self.call, &request).await?)
+            }
             None => Ok(()),
         }
     }
@@ -194,7 +198,8 @@ impl Doing<'_> {
         }
     }
 
-    /// The same for a program of ours, which nobody is asked about.
+    /// The same for a program of ours, which nobody is asked about: it has nothing of the caller's environment, and runs nothing
+    /// that could be the caller's.
     async fn start_own(&self, sandbox: Option<String>, program: Program) -> Result<Arc<Run>, Fault> {
         let (wall, phase) = (program.wall, Phase::default());
         let departure = self.call.departure.clone();
@@ -432,7 +437,11 @@ impl Doing<'_> {
                 "error cloning repository: the sandbox has no network; upload the files with file_upload instead",
             ));
         }
-        self.shell(sandbox, files::clone(&url, &path, branch.as_deref(), commit.as_deref())).await?;
+        let variables = self.desk.variables_of(&sandbox);
+        let program = files::clone(&url, &path, branch.as_deref(), commit.as_deref(), variables);
+        let wall = program.wall;
+        let run = self.start(Some(sandbox), program).await?;
+        printed(&run, wall)?;
         Ok(Outcome::Done(format!("Cloned repository: {url} to {path}")))
     }
 
@@ -508,14 +517,18 @@ impl Doing<'_> {
     async fn shell(&self, sandbox: String, program: Program) -> Result<String, Fault> {
         let wall = program.wall;
         let run = self.start_own(Some(sandbox), program).await?;
-        if run.report.ending.is_success() {
-            return Ok(super::reply::stream(&run.report.stdout));
-        }
-        let said = ending::stderr(&run, wall);
-        let said = said.trim();
-        let said = if said.is_empty() { "the operation failed in the sandbox" } else { said };
-        Err(Fault::refused(crate::answer::shorten_text(said, 2_000)))
+        printed(&run, wall)
     }
+}
+
+fn printed(run: &Run, wall: Duration) -> Result<String, Fault> {
+    if run.report.ending.is_success() {
+        return Ok(super::reply::stream(&run.report.stdout));
+    }
+    let said = ending::stderr(run, wall);
+    let said = said.trim();
+    let said = if said.is_empty() { "the operation failed in the sandbox" } else { said };
+    Err(Fault::refused(crate::answer::shorten_text(said, 2_000)))
 }
 
 const RENEW: &str =

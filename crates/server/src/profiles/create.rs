@@ -8,11 +8,15 @@ use belljar_engine::{CreateRequest, Wish};
 
 use super::act::{Doing, Outcome};
 use super::fault::Fault;
+use super::memory::Variables;
 use super::table::Style;
 
 const GIB: f64 = (1u64 << 30) as f64;
 const MINUTES_MAX: f64 = 1e6;
 const NAME_BYTES_MAX: usize = 256;
+/// With room for what a command of the surface adds: the engine has bounds for a program's environment too.
+const VARIABLES_MAX: usize = 100;
+const VARIABLES_BYTES_MAX: usize = 96 * 1024;
 
 /// What Daytona has and a sandbox here has not, and what to do instead.
 const MISSING: &[(&str, &str)] = &[
@@ -84,8 +88,10 @@ async fn daytona(doing: &mut Doing<'_>) -> Result<Outcome, Fault> {
             None => {}
         }
     }
-    let request = CreateRequest { wish, env: doing.args.strings("env")?, idle: Some(idle), ..CreateRequest::default() };
+    let variables = variables(doing.args.strings("env")?)?;
+    let request = CreateRequest { wish, idle: Some(idle), ..CreateRequest::default() };
     let sandbox = engine.create(who, request).await?.id.as_str().to_owned();
+    doing.desk.give(engine, who, &sandbox, variables);
     if let Some(name) = &name
         && !doing.desk.name(name, &sandbox)
     {
@@ -93,6 +99,24 @@ async fn daytona(doing: &mut Doing<'_>) -> Result<Outcome, Fault> {
         return Err(taken());
     }
     Ok(Outcome::Created { sandbox, reused: false, note: None })
+}
+
+/// What every program will have is refused at once if none can have it.
+fn variables(given: Variables) -> Result<Variables, Fault> {
+    let bytes: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if given.len() > VARIABLES_MAX || bytes > VARIABLES_BYTES_MAX {
+        let sentence =
+            "env: the environment is too large; send at most 100 variables and 96 KiB, and the rest as files";
+        return Err(Fault::argument(sentence));
+    }
+    let is_bad =
+        |(name, value): &(String, String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+    match given.iter().any(is_bad) {
+        true => Err(Fault::argument(
+            "env: no environment can hold a variable with an empty name, '=' in its name, or a NUL byte; change it",
+        )),
+        false => Ok(given),
+    }
 }
 
 fn taken() -> Fault {

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::act::program;
 use super::fault::Fault;
+use super::memory::Variables;
 use crate::clean;
 
 const WALL: Duration = Duration::from_secs(30);
@@ -21,6 +22,8 @@ const CLONE_WALL: Duration = Duration::from_secs(300);
 const DIRECTORY: u32 = 0o040_000;
 const SYMLINK: u32 = 0o120_000;
 const KIND: u32 = 0o170_000;
+/// Where our commands are looked for: not where packages and programs can have put some of the same names.
+const PATH: &str = "/usr/bin:/bin";
 
 /// Daytona's `FileInfo`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -154,7 +157,8 @@ pub(super) fn base64_decode(text: &str) -> Option<Vec<u8>> {
 
 /// One line for the shell, with its arguments beside it.
 fn command(line: &'static str, arguments: &[(&str, &str)]) -> Program {
-    let env = arguments.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let env = [("PATH", PATH)].iter().chain(arguments);
+    let env = env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Program { env, ..program(Source::Command(line.to_owned()), WALL) }
 }
 
@@ -206,7 +210,14 @@ pub(super) fn parse_details(printed: &[u8]) -> Details {
     fields.chunks(4).filter_map(detail).collect()
 }
 
-pub(super) fn clone(url: &str, path: &str, branch: Option<&str>, commit: Option<&str>) -> Program {
+/// Runs what a configuration in the sandbox tells git to run: a program of the caller's, with the environment of those.
+pub(super) fn clone(
+    url: &str,
+    path: &str,
+    branch: Option<&str>,
+    commit: Option<&str>,
+    variables: Variables,
+) -> Program {
     let line = r#"
         git clone -q ${BELLJAR_BRANCH:+"--branch=$BELLJAR_BRANCH"} -- "$BELLJAR_URL" "$BELLJAR_PATH" || exit
         [ -z "$BELLJAR_COMMIT" ] || git -C "$BELLJAR_PATH" checkout -q --detach "$BELLJAR_COMMIT" --"#;
@@ -217,7 +228,9 @@ pub(super) fn clone(url: &str, path: &str, branch: Option<&str>, commit: Option<
         ("BELLJAR_COMMIT", commit.unwrap_or_default()),
         ("GIT_TERMINAL_PROMPT", "0"),
     ];
-    Program { wall: CLONE_WALL, ..command(line, &arguments) }
+    let arguments = arguments.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let env = variables.into_iter().chain(arguments).collect();
+    Program { env, ..program(Source::Command(line.to_owned()), CLONE_WALL) }
 }
 
 /// Succeeds if something in the sandbox listens on the port.
@@ -269,7 +282,7 @@ mod tests {
             make_folder(evil, "0755"),
             stat(evil),
             list_details(evil),
-            clone(evil, evil, Some(evil), Some(evil)),
+            clone(evil, evil, Some(evil), Some(evil), Variables::new()),
             is_installed("pip", evil),
             is_installed("npm", evil),
         ] {
@@ -285,8 +298,19 @@ mod tests {
 
     #[test]
     fn a_relative_path_is_no_option() {
-        assert_eq!(delete("-rf").env, [("BELLJAR_PATH".to_owned(), "./-rf".to_owned())]);
-        assert_eq!(delete("/a").env, [("BELLJAR_PATH".to_owned(), "/a".to_owned())]);
+        let path = |program: Program| program.env.into_iter().find(|(name, _)| name == "BELLJAR_PATH").unwrap().1;
+        assert_eq!(path(delete("-rf")), "./-rf");
+        assert_eq!(path(delete("/a")), "/a");
+    }
+
+    #[test]
+    fn what_nobody_is_asked_about_runs_only_what_the_system_has() {
+        for own in
+            [move_file("a", "b"), delete("a"), make_folder("a", "0755"), stat("a"), list_details("a"), is_listening(1)]
+        {
+            assert_eq!(own.env[0], ("PATH".to_owned(), PATH.to_owned()));
+            assert!(own.env[1..].iter().all(|(name, _)| name.starts_with("BELLJAR_")), "{own:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! What a surface has to remember for its callers: the sandbox that they use without naming it, and the names that they
-//! know sandboxes by. Each caller's apart, and bounded.
+//! What a surface has to remember for its callers: the sandbox that they use without naming it, the names that they know
+//! sandboxes by, and the environment that their own programs have there. Each caller's apart, and bounded.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
@@ -13,6 +13,9 @@ use super::fault::Fault;
 /// Callers that are remembered; who has been away longest is forgotten first, and their sandboxes expire by themselves.
 const CALLERS_MAX: usize = 4096;
 const NAMES_MAX: usize = 256;
+
+/// An environment.
+pub(super) type Variables = Vec<(String, String)>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
@@ -26,6 +29,9 @@ pub(super) struct Desk {
     shared: tokio::sync::Mutex<Option<String>>,
     /// Names and the sandboxes that they stand for, oldest first.
     names: Mutex<Vec<(String, String)>>,
+    /// By sandbox. Not the sandbox's own, which our commands would have as well: a variable can make a shell, or the loader of
+    /// any program, run whatever it says.
+    variables: Mutex<BTreeMap<String, Variables>>,
 }
 
 impl Memory {
@@ -95,8 +101,28 @@ impl Desk {
         true
     }
 
+    fn all_variables(&self) -> MutexGuard<'_, BTreeMap<String, Variables>> {
+        self.variables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What each program of the caller's in this new sandbox is to have. As many are kept as the caller has sandboxes.
+    pub(super) fn give(&self, engine: &Engine, who: &Principal, sandbox: &str, variables: Variables) {
+        if variables.is_empty() {
+            return;
+        }
+        let standing = engine.sandboxes(who);
+        let mut all = self.all_variables();
+        all.retain(|known, _| standing.iter().any(|info| info.id.as_str() == known));
+        all.insert(sandbox.to_owned(), variables);
+    }
+
+    pub(super) fn variables_of(&self, sandbox: &str) -> Variables {
+        self.all_variables().get(sandbox).cloned().unwrap_or_default()
+    }
+
     pub(super) fn forget(&self, sandbox: &str) {
         self.names().retain(|(_, known)| known != sandbox);
+        self.all_variables().remove(sandbox);
     }
 }
 

@@ -35,6 +35,23 @@ async fn a_sandbox_from_beginning_to_end() {
 }
 
 #[tokio::test]
+async fn an_environment_is_for_the_callers_own_programs() {
+    let agent = Agent::new("daytona");
+    let env = json!({"A": "1", "BASH_ENV": "/workspace/evil", "BASH_FUNC_stat%%": "() { id > /workspace/o; }"});
+    let id = created(&agent, json!({"env": env, "name": "mine"})).await;
+    // What the sandbox itself has, our commands have too.
+    let specs = (0..agent.fake.opened()).filter_map(|number| agent.fake.spec_of(number));
+    assert!(specs.map(|spec| spec.env).all(|env| env.is_empty()));
+    for name in [id.as_str(), "mine"] {
+        let ran = agent.json("execute_command", json!({"id": name, "command": "env A\nenv BASH_ENV"})).await;
+        assert_eq!(ran["stdout"], "1\n/workspace/evil\n", "{name}");
+    }
+    let plain = created(&agent, json!({})).await;
+    let ran = agent.json("execute_command", json!({"id": plain, "command": "env A"})).await;
+    assert_eq!(ran["stdout"], "\n", "each has its own");
+}
+
+#[tokio::test]
 async fn what_can_be_honoured_is() {
     let agent = Agent::new("daytona");
     let id = created(&agent, json!({"cpu": 1, "memory": 2, "disk": 1, "autoStopInterval": 5})).await;
@@ -69,6 +86,9 @@ async fn what_cannot_be_honoured_is_refused_and_what_changes_nothing_is_not() {
         (json!({"autoStopInterval": -1}), "autoStopInterval must be a number"),
         (json!({"env": {"A": 1}}), "env.A must be a string"),
         (json!({"env": {"A=B": "x"}}), "environment"),
+        (json!({"env": {"": "x"}}), "environment"),
+        (json!({"env": {"A": "\u{0}"}}), "environment"),
+        (json!({"env": {"A": "x".repeat(100_000)}}), "environment is too large"),
         (json!({"labels": []}), "labels must be an object"),
         (json!({"name": "sb_x"}), "name"),
     ] {
