@@ -19,10 +19,11 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::messages::{Refused, TOO_MANY, answer_bytes, parse};
+use super::messages::{Refused, STILL_OPEN, TOO_MANY, answer_bytes, parse};
 use crate::handler::Handler;
 
 const QUEUE: usize = 16;
+const UNREAD: &str = "this was carried out, but its answer was not kept: too many wait to be read; read those first";
 
 /// Requests that are being worked on, or whose answers wait to be read: how many, and the memory they may take.
 #[derive(Debug, Clone, Copy)]
@@ -31,41 +32,101 @@ pub(super) struct Bounds {
     pub(super) bytes: usize,
 }
 
-/// The requests that are not answered yet, with the bytes of each.
+/// The requests that are not answered yet, and the answers that wait to be read.
 #[derive(Debug, Clone)]
 pub(super) struct Open {
     bounds: Bounds,
-    requests: Arc<Mutex<HashMap<RequestId, usize>>>,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    requests: HashMap<RequestId, State>,
+    /// Of all answers that wait. They are counted apart from their requests, since a caller may cancel those at any time, and
+    /// what rmcp has begun to send it sends.
+    waiting_bytes: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    /// With what it and its answer may take.
+    WorkedOn { bytes: usize },
+    /// The answer waits to be read.
+    Answered,
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        let expected = self.requests.values().map(|state| match state {
+            State::WorkedOn { bytes } => *bytes,
+            State::Answered => 0,
+        });
+        self.waiting_bytes + expected.sum::<usize>()
+    }
+}
+
+/// The memory of an answer that waits; it counts until this is dropped.
+#[derive(Debug)]
+pub(super) struct Weight {
+    held: Arc<Mutex<Held>>,
+    bytes: usize,
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        locked(&self.held).waiting_bytes -= self.bytes;
+    }
+}
+
+fn locked(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Open {
     pub(super) fn new(bounds: Bounds) -> Open {
-        Open { bounds, requests: Arc::default() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, usize>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        Open { bounds, held: Arc::default() }
     }
 
     pub(super) fn begin(&self, id: &RequestId, bytes: usize) -> Result<(), (ErrorCode, &'static str)> {
-        let mut open = self.lock();
-        if open.contains_key(id) {
-            return Err((ErrorCode::INVALID_REQUEST, "a request with this id is still open; use another id"));
+        let mut held = locked(&self.held);
+        if held.requests.contains_key(id) {
+            return Err((ErrorCode::INVALID_REQUEST, STILL_OPEN));
         }
-        let open_bytes: usize = open.values().sum();
-        if open.len() >= self.bounds.requests || (!open.is_empty() && open_bytes + bytes > self.bounds.bytes) {
+        let open_bytes = held.bytes();
+        if held.requests.len() >= self.bounds.requests || (open_bytes > 0 && open_bytes + bytes > self.bounds.bytes) {
             return Err((TOO_MANY, "too many requests at once; wait for answers before sending more"));
         }
-        open.insert(id.clone(), bytes);
+        held.requests.insert(id.clone(), State::WorkedOn { bytes });
         Ok(())
     }
 
+    /// There will be no answer, unless it waits already.
+    fn cancel(&self, id: &RequestId) {
+        let mut held = locked(&self.held);
+        if let Some(State::WorkedOn { .. }) = held.requests.get(id) {
+            held.requests.remove(id);
+        }
+    }
+
+    /// Whether an answer of this length may wait besides those that do. One alone always may.
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let waiting = locked(&self.held).waiting_bytes;
+        waiting == 0 || waiting + bytes <= self.bounds.bytes
+    }
+
+    fn answer(&self, id: &RequestId, bytes: usize) -> Weight {
+        let mut held = locked(&self.held);
+        held.requests.insert(id.clone(), State::Answered);
+        held.waiting_bytes += bytes;
+        Weight { held: self.held.clone(), bytes }
+    }
+
     pub(super) fn end(&self, id: &RequestId) {
-        self.lock().remove(id);
+        locked(&self.held).requests.remove(id);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        locked(&self.held).requests.is_empty()
     }
 }
 
@@ -92,11 +153,10 @@ impl Door {
                     .map_err(|(code, sentence)| Refused::new(request.id.clone().into_json_value(), code, sentence))?;
             }
             ClientJsonRpcMessage::Notification(notification) => {
-                // A cancelled request has no answer that would end it.
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.open.end(id);
+                    self.open.cancel(id);
                 }
             }
             ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {}
@@ -120,6 +180,8 @@ impl Door {
 pub(super) struct Outgoing {
     pub(super) json: Vec<u8>,
     pub(super) answers: Option<RequestId>,
+    /// Of an answer, to be dropped when it is carried out.
+    pub(super) weight: Option<Weight>,
 }
 
 /// What the service says.
@@ -134,6 +196,7 @@ pub(super) struct Said {
 pub(super) struct Pipe {
     incoming: Arc<tokio::sync::Mutex<mpsc::Receiver<ClientJsonRpcMessage>>>,
     pub(super) outgoing: mpsc::Sender<Outgoing>,
+    open: Open,
     /// Nobody is there to be told anything.
     gone: CancellationToken,
 }
@@ -144,7 +207,8 @@ pub(super) fn begin(bounds: Bounds, gone: CancellationToken) -> (Door, Pipe, Sai
     let (to_service, incoming) = mpsc::channel(QUEUE);
     let (outgoing, queue) = mpsc::channel(QUEUE);
     let incoming = Arc::new(tokio::sync::Mutex::new(incoming));
-    (Door { to_service, open: open.clone() }, Pipe { incoming, outgoing, gone }, Said { queue, open })
+    let pipe = Pipe { incoming, outgoing, open: open.clone(), gone };
+    (Door { to_service, open: open.clone() }, pipe, Said { queue, open })
 }
 
 /// Answers until the conversation ends, or is told to by `stop`.
@@ -168,21 +232,38 @@ pub(super) async fn hold(handler: Handler, pipe: Pipe, stop: &CancellationToken)
     }
 }
 
+impl Pipe {
+    /// A message as it goes out. What is longer than there is room for is not kept: its caller is told that instead.
+    fn said(&self, message: &ServerJsonRpcMessage) -> io::Result<Outgoing> {
+        let answers = match message {
+            ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
+            ServerJsonRpcMessage::Error(error) => error.id.clone(),
+            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
+        };
+        let mut json = serde_json::to_vec(message)?;
+        let weight = answers.as_ref().map(|id| {
+            if !self.open.has_room_for(json.len()) {
+                json = Refused::new(id.clone().into_json_value(), TOO_MANY, UNREAD).message().to_string().into_bytes();
+            }
+            self.open.answer(id, json.len())
+        });
+        Ok(Outgoing { json, answers, weight })
+    }
+}
+
 impl Transport<RoleServer> for Pipe {
     type Error = io::Error;
 
     fn send(&mut self, message: ServerJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (outgoing, gone) = (self.outgoing.clone(), self.gone.clone());
+        // Not in the future, of which rmcp has as many as there are answers: a cancellation that comes meanwhile must find this
+        // one counted.
+        let said = self.said(&message);
+        drop(message);
         async move {
-            let answers = match &message {
-                ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
-                ServerJsonRpcMessage::Error(error) => error.id.clone(),
-                ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
-            };
-            let json = serde_json::to_vec(&message)?;
-            drop(message);
+            let said = said?;
             tokio::select! {
-                sent = outgoing.send(Outgoing { json, answers }) => sent.map_err(|_| io::ErrorKind::BrokenPipe.into()),
+                sent = outgoing.send(said) => sent.map_err(|_| io::ErrorKind::BrokenPipe.into()),
                 () = gone.cancelled() => Err(io::ErrorKind::BrokenPipe.into()),
             }
         }
@@ -196,3 +277,6 @@ impl Transport<RoleServer> for Pipe {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ const FILE_ANSWER_BYTES: usize = 3 * 1024 * 1024;
 /// There are too many requests at once; a code that JSON-RPC leaves to servers.
 pub(super) const TOO_MANY: ErrorCode = ErrorCode(-32000);
 
+pub(super) const STILL_OPEN: &str = "a request with this id is still open; use another id";
+
 /// A message that goes no further, and the error that its sender gets.
 #[derive(Debug)]
 pub(crate) struct Refused {
@@ -92,10 +94,14 @@ fn id_of_long(ends: &Trace) -> Option<Value> {
     (id.is_i64() || id.is_u64() || id.is_string()).then_some(id)
 }
 
-/// What the answer to a request may take, roughly.
+/// Tools whose answers are files, ours and those of profiles.
+const FILE_TOOLS: &[&str] = &["read_file", "file_download", "download_file"];
+
+/// What the answer to a request may take, roughly: it decides how many are begun at once. What an answer that is there takes is
+/// counted as it is.
 pub(super) fn answer_bytes(request: &ClientRequest) -> usize {
     match request {
-        ClientRequest::CallToolRequest(call) if call.params.name == "read_file" => FILE_ANSWER_BYTES,
+        ClientRequest::CallToolRequest(call) if FILE_TOOLS.contains(&&*call.params.name) => FILE_ANSWER_BYTES,
         ClientRequest::ReadResourceRequest(_) => FILE_ANSWER_BYTES,
         _ => ANSWER_BYTES,
     }

@@ -25,7 +25,7 @@ use rmcp::model::ClientJsonRpcMessage;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use super::conversation::{self, Bounds, Door, Outgoing, Said};
+use super::conversation::{self, Bounds, Door, Outgoing, Said, Weight};
 use super::is_json;
 use super::messages::MESSAGE_BYTES_MAX;
 use crate::handler::{Handler, Hangup};
@@ -168,7 +168,7 @@ impl Sessions {
         let mut beat = interval_at(Instant::now() + BEAT, BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stay = Stay { sessions: self.clone(), id, hangup, stop };
-        Ok(Events { first: Some(first.into()), said, beat, _stay: stay })
+        Ok(Events { first: Some(first.into()), said, carried: None, beat, _stay: stay })
     }
 
     /// The session that a query names, if it is this principal's. Unknown and foreign are the same.
@@ -196,6 +196,8 @@ impl Drop for Stay {
         self.stop.cancel();
     }
 }
+    /// Of the answer that was handed on last. The next is asked for when it is out, but for the end that fits a buffer.
+    carried: Option<Weight>,
 
 /// The stream of a session. A caller that does not read is not written to, and its answers wait within the session's bounds
 /// until its connection is given up.
@@ -211,6 +213,7 @@ impl http_body::Body for Events {
     type Data = Bytes;
     type Error = Infallible;
 
+        self.carried = None;
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -219,7 +222,8 @@ impl http_body::Body for Events {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         if let Poll::Ready(said) = self.said.queue.poll_recv(context) {
-            return Poll::Ready(said.map(|Outgoing { json, answers }| {
+            return Poll::Ready(said.map(|Outgoing { json, answers, weight }| {
+                self.carried = weight;
                 if let Some(id) = answers {
                     self.said.open.end(&id);
                 }

@@ -172,7 +172,7 @@ impl Ear {
     }
 
     async fn refuse(&self, refused: &Refused) -> Result<(), Gone> {
-        let reply = Outgoing { json: refused.message().to_string().into_bytes(), answers: None };
+        let reply = Outgoing { json: refused.message().to_string().into_bytes(), answers: None, weight: None };
         let wait = if self.stalled.load(Ordering::Relaxed) { Duration::ZERO } else { REPLY_WAIT };
         let sent = tokio::time::timeout(wait, self.outgoing.send(reply)).await;
         self.stalled.store(sent.is_err(), Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Ear {
 }
 
 async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut said: Said, ends: Ends) {
-    while let Some(Outgoing { json: mut line, answers }) = said.queue.recv().await {
+    while let Some(Outgoing { json: mut line, answers, weight }) = said.queue.recv().await {
         line.push(b'\n');
         let written = async {
             writer.write_all(&line).await?;
@@ -193,6 +193,7 @@ async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut said: Said, ends: Ends)
             ends.gone.cancel();
             return;
         }
+        drop(weight);
         if let Some(id) = answers {
             said.open.end(&id);
         }
