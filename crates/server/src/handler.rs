@@ -30,6 +30,7 @@ use crate::forward::{self, Forward, Passage, Session};
 use crate::gateway::CodeMode;
 use crate::logging::Level;
 use crate::profiles::{self, Memory, Profile};
+use crate::shares::Shares;
 use crate::subscriptions::Subscriptions;
 use crate::tasks::Tasks;
 use crate::watch::{Watch, Watched};
@@ -115,8 +116,10 @@ impl Handler {
         Handler::new(engine, surface, Callers::Local)
     }
 
-    pub(crate) fn http(engine: Engine, surface: Surface) -> Handler {
-        Handler::new(engine, surface, Callers::InRequest)
+    /// Requests that listen are counted among `streams`.
+    pub(crate) fn http(engine: Engine, surface: Surface, streams: Arc<Shares>) -> Handler {
+        let subscriptions = Subscriptions::among(streams);
+        Handler { subscriptions, ..Handler::new(engine, surface, Callers::InRequest) }
     }
 
     /// For a connection on which a whole conversation goes on: ids of requests are its own, and no other's word cancels them.

@@ -27,6 +27,7 @@ mod prompts;
 mod resources;
 mod schema;
 mod scopes;
+mod shares;
 mod subscriptions;
 mod tasks;
 mod tools;

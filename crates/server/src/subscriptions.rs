@@ -14,14 +14,15 @@ use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, RoleServer, SubscriptionSink};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::resources::uri::{self, Target};
+use crate::shares::Shares;
 
 /// For one connection, or one request that listens.
 const WATCHED_MAX: usize = 100;
-/// Requests that listen, of all callers. Each keeps a connection.
+/// Requests that listen, where there is one caller. Over HTTP each keeps a connection, and is counted with the other streams.
 const LISTENERS_MAX: usize = 64;
 /// Requests between being accepted and being carried out.
 const PREPARED_MAX: usize = 16;
@@ -52,18 +53,18 @@ pub(crate) struct Subscriptions {
     teller: Mutex<Option<DropGuard>>,
     /// Ears that opened before a request to listen was acknowledged, so that nothing is missed in between.
     prepared: Mutex<VecDeque<Ears>>,
-    listeners: Arc<Semaphore>,
+    streams: Arc<Shares>,
 }
 
 impl Default for Subscriptions {
     fn default() -> Subscriptions {
-        Subscriptions::with(Arc::new(Semaphore::new(LISTENERS_MAX)))
+        Subscriptions::among(Arc::new(Shares::new(LISTENERS_MAX, LISTENERS_MAX)))
     }
 }
 
 impl Clone for Subscriptions {
     fn clone(&self) -> Subscriptions {
-        Subscriptions::with(self.listeners.clone())
+        Subscriptions::among(self.streams.clone())
     }
 }
 
@@ -72,8 +73,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Subscriptions {
-    fn with(listeners: Arc<Semaphore>) -> Subscriptions {
-        Subscriptions { watched: Arc::default(), teller: Mutex::default(), prepared: Mutex::default(), listeners }
+    /// A request that listens takes a place of those that all streams have.
+    pub(crate) fn among(streams: Arc<Shares>) -> Subscriptions {
+        Subscriptions { watched: Arc::default(), teller: Mutex::default(), prepared: Mutex::default(), streams }
     }
 
     /// Tells a connection from now on, until `self` is dropped with it.
@@ -144,10 +146,7 @@ impl Subscriptions {
         sink: SubscriptionSink,
     ) -> Result<(), ErrorData> {
         let ears = locked(&self.prepared).pop_front().unwrap_or_else(|| Ears::open(engine, tools));
-        let _place: OwnedSemaphorePermit = self.listeners.clone().try_acquire_owned().map_err(|_| {
-            let sentence = format!("{LISTENERS_MAX} callers listen already; try again later");
-            ErrorData::internal_error(sentence, None)
-        })?;
+        let _place = self.streams.try_take(&who).map_err(|full| ErrorData::internal_error(full.to_string(), None))?;
         let uris = accepted.resource_subscriptions.iter().flatten();
         let watched = uris.filter_map(|uri| Watched::parse(uri).ok()).filter(|watched| watched.is_of(engine, &who));
         let watched = Arc::new(Mutex::new(watched.collect()));

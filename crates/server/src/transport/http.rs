@@ -22,7 +22,6 @@ use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connections::{self, Activity, Busy, Room};
@@ -34,13 +33,17 @@ use crate::error::ServeError;
 use crate::handler::{Handler, Hangup, Surface};
 use crate::profiles::{self, Profile};
 use crate::scopes;
+use crate::shares::{Full, Shares, Taken};
 
 /// How much of a body that is too long is still read, and for how long.
 const DISCARDED_BYTES_MAX: usize = 256 * 1024 * 1024;
 const DISCARD_WAIT: Duration = Duration::from_secs(5);
-/// A body above this needs one of the few places for large ones, until its request is answered.
+/// A body above this takes of the room for large ones as much as it is long, until its request is answered.
 const BODY_BYTES_SMALL: usize = 256 * 1024;
+/// For so many of the longest.
 const LARGE_BODIES_MAX: usize = 8;
+/// What stays open for as long as its caller likes: event streams, and requests that listen.
+const STREAMS_MAX: usize = 256;
 /// Until tokens may be checked again.
 const UNAVAILABLE_SECONDS: u64 = 5;
 /// A session outlasts the longest run by this much.
@@ -132,8 +135,14 @@ fn router(engine: &Engine, settings: HttpSettings, bound: SocketAddr, stop: Canc
         .with_max_request_body_bytes(settings.body_bytes_max)
         .with_cancellation_token(stop.clone());
     let watch = settings.surface.watch.clone();
-    let handler = Handler::http(engine.clone(), settings.surface.clone());
-    let events = sse::routes(handler.clone(), settings.connections_max, stop);
+    // Where all are one principal, there is nobody to leave anything to.
+    let share = |all: usize| if settings.access.is_some() { (all / 2).max(1) } else { all };
+    let room = |all: usize| Shares::new(all, share(all));
+    // Streams must not take all the places of those who only ask and go.
+    let streams = Arc::new(room(STREAMS_MAX.min((settings.connections_max / 2).max(1))));
+    let large_bodies = room(LARGE_BODIES_MAX * kibibytes(settings.body_bytes_max));
+    let handler = Handler::http(engine.clone(), settings.surface.clone(), streams.clone());
+    let events = sse::routes(handler.clone(), stop);
     let handler = handler.watched();
     let service = StreamableHttpService::new(move || Ok(handler.clone()), sessions.manager.clone(), config);
 
@@ -145,7 +154,8 @@ fn router(engine: &Engine, settings: HttpSettings, bound: SocketAddr, stop: Canc
         sessions,
         body_bytes_max: settings.body_bytes_max,
         body_wait: settings.waits.body,
-        large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
+        large_bodies,
+        streams,
         draining: engine.draining(),
     };
     let metadata = metadata(gate.access.as_deref());
@@ -182,7 +192,9 @@ struct Gate {
     sessions: Sessions,
     body_bytes_max: usize,
     body_wait: Duration,
-    large_bodies: Arc<Semaphore>,
+    /// In KiB.
+    large_bodies: Shares,
+    streams: Arc<Shares>,
     draining: CancellationToken,
 }
 
@@ -199,6 +211,12 @@ async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
     if !gate.check_session(&who, request.headers_mut()) {
         return (StatusCode::NOT_FOUND, "no such session; initialize a new one\n").into_response();
     }
+    let stream = match gate.stream(&who, &request) {
+        Ok(stream) => stream,
+        Err(full) => {
+            return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], format!("{full}\n")).into_response();
+        }
+    };
     let is_json = is_json(request.headers());
     let (request, place) = match gate.with_whole_body(request, is_json, &pass).await {
         Ok(whole) => whole,
@@ -209,7 +227,7 @@ async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
     let (mut parts, body) = request.into_parts();
     let ends_session = parts.method == Method::DELETE;
     let busy = parts.extensions.get::<Activity>().map(Activity::begin);
-    let stay = Stay { _hangup: hangup.clone().drop_guard(), _busy: busy, _place: place };
+    let stay = Stay { _hangup: hangup.clone().drop_guard(), _busy: busy, _place: place, _stream: stream };
     parts.extensions.insert(pass);
     parts.extensions.insert(Hangup(hangup));
     let response = next.run(Request::from_parts(parts, body)).await;
@@ -259,20 +277,23 @@ impl Gate {
         request: Request,
         is_json: bool,
         pass: &Pass,
-    ) -> Result<(Request, Option<OwnedSemaphorePermit>), Response> {
+    ) -> Result<(Request, Option<Taken>), Response> {
         if request.method() != Method::POST {
             return if pass.scopes.is_empty() { Err(self.forbid(Scope::Read)) } else { Ok((request, None)) };
         }
         let declared = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        if declared.is_some_and(|length: u64| length > self.body_bytes_max as u64) {
+        // Of which nothing is said it may be as long as any.
+        let length = declared.unwrap_or(self.body_bytes_max as u64);
+        if length > self.body_bytes_max as u64 {
             discard(request.into_body()).await;
             return Err(self.too_large());
         }
         let (parts, body) = request.into_parts();
-        let (bytes, place) = match tokio::time::timeout(self.body_wait, self.read_body(body)).await {
-            Ok(read) => read?,
-            Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "the body took too long\n").into_response()),
-        };
+        let (bytes, place) =
+            match tokio::time::timeout(self.body_wait, self.read_body(body, length as usize, &pass.principal)).await {
+                Ok(read) => read?,
+                Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "the body took too long\n").into_response()),
+            };
         if is_json && let Err(sentence) = check_json(&bytes) {
             return Err(jsonrpc_error(-32700, &sentence));
         }
@@ -285,7 +306,8 @@ impl Gate {
         Ok((Request::from_parts(parts, Body::from(bytes)), place))
     }
 
-    async fn read_body(&self, body: Body) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Response> {
+    /// The body, of which `length` is the most that is to be expected.
+    async fn read_body(&self, body: Body, length: usize, who: &Principal) -> Result<(Bytes, Option<Taken>), Response> {
         let mut body = pin!(body);
         let mut bytes = Vec::new();
         let mut place = None;
@@ -298,12 +320,20 @@ impl Gate {
                 return Err(self.too_large());
             }
             if place.is_none() && bytes.len() + data.len() > BODY_BYTES_SMALL {
-                // Never closed.
-                place = self.large_bodies.clone().acquire_owned().await.ok();
+                place = self.large_bodies.take(who, kibibytes(length)).await;
             }
             bytes.extend_from_slice(&data);
         }
+        if let Some(place) = &mut place {
+            place.keep(kibibytes(bytes.len()));
+        }
         Ok((bytes.into(), place))
+    }
+
+    /// The place of a request that opens a stream of events. Those that listen take theirs when they are understood.
+    fn stream(&self, who: &Principal, request: &Request) -> Result<Option<Taken>, Full> {
+        let opens = request.method() == Method::GET && ["/mcp", "/sse"].contains(&request.uri().path());
+        opens.then(|| self.streams.try_take(who)).transpose()
     }
 
     fn too_large(&self) -> Response {
@@ -378,12 +408,17 @@ fn jsonrpc_error(code: i32, sentence: &str) -> Response {
     (StatusCode::BAD_REQUEST, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
+fn kibibytes(bytes: usize) -> usize {
+    bytes.div_ceil(1024)
+}
+
 /// What a request holds until its answer is out, or its connection is gone; then its work is given up.
 #[derive(Debug)]
 struct Stay {
     _hangup: DropGuard,
     _busy: Option<Busy>,
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Taken>,
+    _stream: Option<Taken>,
 }
 
 /// The body of an answer on its way out.

@@ -30,8 +30,7 @@ use super::is_json;
 use super::messages::MESSAGE_BYTES_MAX;
 use crate::handler::{Handler, Hangup};
 
-/// Each keeps a connection.
-const SESSIONS_MAX: usize = 256;
+/// Besides what the gate says of all streams, since each of these may have answers that wait.
 const PER_PRINCIPAL_MAX: usize = 32;
 const BOUNDS: Bounds = Bounds { requests: 128, bytes: 32 * 1024 * 1024 };
 /// What is between us and a caller closes connections on which nothing moves.
@@ -43,17 +42,14 @@ const ID_BYTES: usize = 32;
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `/sse` and `/messages`, before the gate is put around them.
-pub(super) fn routes(handler: Handler, connections_max: usize, stop: CancellationToken) -> Router {
-    // Streams must not take all the places of those who only ask and go.
-    let max = SESSIONS_MAX.min((connections_max / 2).max(1));
-    let sessions = Arc::new(Sessions { handler, max, stop, living: Mutex::default() });
+pub(super) fn routes(handler: Handler, stop: CancellationToken) -> Router {
+    let sessions = Arc::new(Sessions { handler, stop, living: Mutex::default() });
     Router::new().route("/sse", get(open)).route("/messages", post(message)).with_state(sessions)
 }
 
 #[derive(Debug)]
 struct Sessions {
     handler: Handler,
-    max: usize,
     stop: CancellationToken,
     living: Mutex<HashMap<String, Session>>,
 }
@@ -152,9 +148,6 @@ impl Sessions {
         let (door, pipe, said) = conversation::begin(BOUNDS, hangup.clone());
         {
             let mut living = self.living();
-            if living.len() >= self.max {
-                return Err("there are too many event streams; try again later, or use /mcp\n");
-            }
             if living.values().filter(|session| session.who == *who).count() >= PER_PRINCIPAL_MAX {
                 return Err("you have too many event streams; close some, or use /mcp\n");
             }
@@ -196,8 +189,6 @@ impl Drop for Stay {
         self.stop.cancel();
     }
 }
-    /// Of the answer that was handed on last. The next is asked for when it is out, but for the end that fits a buffer.
-    carried: Option<Weight>,
 
 /// The stream of a session. A caller that does not read is not written to, and its answers wait within the session's bounds
 /// until its connection is given up.
@@ -205,6 +196,8 @@ impl Drop for Stay {
 struct Events {
     first: Option<Bytes>,
     said: Said,
+    /// Of the answer that was handed on last. The next is asked for when it is out, but for the end that fits a buffer.
+    carried: Option<Weight>,
     beat: Interval,
     _stay: Stay,
 }
@@ -213,7 +206,6 @@ impl http_body::Body for Events {
     type Data = Bytes;
     type Error = Infallible;
 
-        self.carried = None;
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -221,6 +213,7 @@ impl http_body::Body for Events {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
+        self.carried = None;
         if let Poll::Ready(said) = self.said.queue.poll_recv(context) {
             return Poll::Ready(said.map(|Outgoing { json, answers, weight }| {
                 self.carried = weight;
