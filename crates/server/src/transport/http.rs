@@ -17,15 +17,18 @@ use axum::routing::get;
 use belljar_access::{Access, Pass, Scope};
 use belljar_engine::{Engine, Principal};
 use http_body::{Body as _, Frame, SizeHint};
+use rmcp::model::ErrorCode;
 use rmcp::transport::StreamableHttpService;
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connections::{self, Activity, Busy, Room};
 use super::gate::{self, Names, Refusal};
+use super::messages::{Refused, STILL_OPEN};
+use super::older::Clash;
 use super::patience::Waits;
 use super::sessions::Sessions;
 use super::{has_too_many_values, is_json, sse, watch};
@@ -228,9 +231,17 @@ async fn enter(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
     let ends_session = parts.method == Method::DELETE;
     let busy = parts.extensions.get::<Activity>().map(Activity::begin);
     let stay = Stay { _hangup: hangup.clone().drop_guard(), _busy: busy, _place: place, _stream: stream };
+    let clash = Clash::default();
     parts.extensions.insert(pass);
     parts.extensions.insert(Hangup(hangup));
-    let response = next.run(Request::from_parts(parts, body)).await;
+    parts.extensions.insert(clash.clone());
+    let response = tokio::select! {
+        response = next.run(Request::from_parts(parts, body)) => response,
+        id = clash.id() => {
+            let refused = Refused::new(id.into_json_value(), ErrorCode::INVALID_REQUEST, STILL_OPEN);
+            return bad_request(&refused.message());
+        }
+    };
 
     if let Some(id) = response.headers().get(&SESSION_ID).and_then(|id| id.to_str().ok()) {
         gate.sessions.bind(&who, id).await;
@@ -404,8 +415,11 @@ fn check_json(bytes: &[u8]) -> Result<(), String> {
 }
 
 fn jsonrpc_error(code: i32, sentence: &str) -> Response {
-    let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": sentence}}).to_string();
-    (StatusCode::BAD_REQUEST, [(CONTENT_TYPE, "application/json")], body).into_response()
+    bad_request(&json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": sentence}}))
+}
+
+fn bad_request(message: &Value) -> Response {
+    (StatusCode::BAD_REQUEST, [(CONTENT_TYPE, "application/json")], message.to_string()).into_response()
 }
 
 fn kibibytes(bytes: usize) -> usize {

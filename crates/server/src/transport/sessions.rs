@@ -10,13 +10,15 @@ use belljar_engine::Principal;
 use rmcp::transport::streamable_http_server::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 
+use super::older::Older;
+
 const PER_PRINCIPAL_MAX: usize = 64;
 /// Answers are kept for a caller that resumes a stream; ours are dropped with the connection, so hardly at all.
 const ANSWERS_KEPT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Sessions {
-    pub(super) manager: Arc<LocalSessionManager>,
+    pub(super) manager: Arc<Older>,
     owners: Mutex<HashMap<Arc<str>, Owned>>,
 }
 
@@ -32,7 +34,7 @@ impl Sessions {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(idle);
         manager.session_config.completed_cache_ttl = ANSWERS_KEPT;
-        Sessions { manager: Arc::new(manager), owners: Mutex::default() }
+        Sessions { manager: Arc::new(Older::new(manager)), owners: Mutex::default() }
     }
 
     /// Whether the session is this principal's. Unknown and foreign are the same.
@@ -48,7 +50,7 @@ impl Sessions {
 
     /// Binds a new session. A principal that has too many loses the one it used least lately.
     pub(super) async fn bind(&self, who: &Principal, id: &str) {
-        let alive: Vec<Arc<str>> = self.manager.sessions.read().await.keys().cloned().collect();
+        let alive: Vec<Arc<str>> = self.manager.inner.sessions.read().await.keys().cloned().collect();
         let surplus = {
             let mut owners = self.owners();
             owners.retain(|id, _| alive.contains(id));
@@ -95,6 +97,6 @@ mod tests {
         let living = of_ann.iter().filter(|(id, _)| sessions.is_of(&ann, id)).count();
         assert_eq!(living, PER_PRINCIPAL_MAX);
         assert!(!sessions.is_of(&ann, &of_ann[0].0), "the oldest went");
-        assert_eq!(sessions.manager.sessions.read().await.len(), PER_PRINCIPAL_MAX + 1);
+        assert_eq!(sessions.manager.inner.sessions.read().await.len(), PER_PRINCIPAL_MAX + 1);
     }
 }

@@ -138,26 +138,70 @@ async fn answers_of_one_id_are_never_mixed_up() {
         let arguments = json!({"language": "python", "code": code});
         Request::old("tools/call", json!({"name": "run_code", "arguments": arguments})).set("Mcp-Session-Id", &session)
     };
-    for make in [&Request::run as &dyn Fn(&str) -> Request, &old] {
-        let mut streams = Vec::new();
-        for n in 0..4 {
-            let mut stream = server.connect().await;
-            stream.write_all(&make(&format!("sleep {}\nprint mine {n}", 400 - 100 * n)).bytes()).await.unwrap();
-            streams.push(stream);
-        }
-        let mut right = 0;
-        for (n, mut stream) in streams.into_iter().enumerate() {
-            let mut bytes = Vec::new();
-            // Of a session's request that another one took the id of, nothing may ever come; it is closed with the session.
-            let read = timeout(Duration::from_secs(3), stream.read_to_end(&mut bytes)).await;
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            for other in (0..4).filter(|other| *other != n) {
-                assert!(!text.contains(&format!("mine {other}")), "{n} got {text}");
+    // Whichever is done first.
+    for sleeps in [[400, 300, 200, 100], [100, 200, 300, 400]] {
+        for (is_old, make) in [(false, &Request::run as &dyn Fn(&str) -> Request), (true, &old)] {
+            let mut streams = Vec::new();
+            for (n, sleep) in sleeps.iter().enumerate() {
+                let mut stream = server.connect().await;
+                stream.write_all(&make(&format!("sleep {sleep}\nprint mine {n}")).bytes()).await.unwrap();
+                streams.push(stream);
             }
-            right += usize::from(read.is_ok() && text.contains(&format!("mine {n}")));
+            let mut right = 0;
+            for (n, stream) in streams.into_iter().enumerate() {
+                let reply = Reply::read(stream).await;
+                let text = &reply.body;
+                for other in (0..4).filter(|other| *other != n) {
+                    assert!(!text.contains(&format!("mine {other}")), "{n} got {text}");
+                }
+                let is_answered = text.contains(&format!("mine {n}"));
+                assert!(is_answered || (is_old && reply.message()["error"]["code"] == -32600), "{n} got {reply:?}");
+                right += usize::from(is_answered);
+            }
+            assert!(right > 0 && (is_old || right == 4), "{right} were answered");
         }
-        assert!(right > 0, "some are answered");
     }
+}
+
+#[tokio::test]
+async fn an_id_in_a_session_is_one_requests() {
+    let server = Server::open().await;
+    let session = server.send(&Request::initialize()).await.header("mcp-session-id").unwrap();
+    let in_session = |request: Request| request.set("Mcp-Session-Id", &session);
+    let run = |code: &str| {
+        let arguments = json!({"language": "python", "code": code});
+        in_session(Request::old("tools/call", json!({"name": "run_code", "arguments": arguments})))
+    };
+    let mut first = server.connect().await;
+    first.write_all(&run("sleep 60000").bytes()).await.unwrap();
+    server.until("it runs", |fake| fake.programs() == 1).await;
+    let second = server.send(&run("print second")).await;
+    let error = &second.message()["error"];
+    assert_eq!((second.status, second.message()["id"].as_i64(), error["code"].as_i64()), (400, Some(1), Some(-32600)));
+    assert_eq!((server.fake.programs(), server.fake.started()), (1, 1), "the first goes on");
+    let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}).to_string();
+    let cancel = Request { body, ..in_session(Request::old("", json!({}))) };
+    assert_eq!(server.send(&cancel).await.status, 202);
+    server.until("it is killed", |fake| fake.programs() == 0).await;
+    assert_eq!(server.send(&run("print too soon")).await.status, 400);
+    let other = run("print other");
+    let other = Request { body: other.body.replace("\"id\":1", "\"id\":2"), ..other };
+    assert_eq!(server.send(&other).await.message()["result"]["content"][0]["text"], "other\n");
+}
+
+#[tokio::test]
+async fn whoever_hung_up_may_send_the_same_again() {
+    let server = Server::open().await;
+    let session = server.send(&Request::initialize()).await.header("mcp-session-id").unwrap();
+    let arguments = json!({"language": "python", "code": "sleep 1500\nprint back"});
+    let run = Request::old("tools/call", json!({"name": "run_code", "arguments": arguments}));
+    let run = run.set("Mcp-Session-Id", &session);
+    let mut stream = server.connect().await;
+    stream.write_all(&run.bytes()).await.unwrap();
+    server.until("it runs", |fake| fake.programs() == 1).await;
+    drop(stream);
+    let again = server.send(&run).await;
+    assert_eq!(again.message()["result"]["content"][0]["text"], "back\n", "{again:?}");
 }
 
 #[tokio::test]
