@@ -146,8 +146,8 @@ fn router(engine: &Engine, settings: HttpSettings, bound: SocketAddr, stop: Canc
     let large_bodies = room(LARGE_BODIES_MAX * kibibytes(settings.body_bytes_max));
     let handler = Handler::http(engine.clone(), settings.surface.clone(), streams.clone());
     let events = sse::routes(handler.clone(), stop);
-    let handler = handler.watched();
-    let service = StreamableHttpService::new(move || Ok(handler.clone()), sessions.manager.clone(), config);
+    let another = move || Ok(handler.another().watched());
+    let service = StreamableHttpService::new(another, sessions.manager.clone(), config);
 
     let own = (!bound.ip().is_unspecified()).then(|| bound.to_string());
     let gate = Gate {

@@ -459,6 +459,28 @@ async fn a_session_cancels_by_notification() {
 }
 
 #[tokio::test]
+async fn a_word_of_another_session_cancels_nothing() {
+    let server = Server::open().await;
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        sessions.push(server.send(&Request::initialize()).await.header("mcp-session-id").unwrap());
+    }
+    let arguments = json!({"language": "python", "code": "sleep 60000"});
+    let run = Request::old("tools/call", json!({"name": "run_code", "arguments": arguments}));
+    let mut stream = server.connect().await;
+    stream.write_all(&run.set("Mcp-Session-Id", &sessions[0]).bytes()).await.unwrap();
+    server.until("it runs", |fake| fake.programs() == 1).await;
+    let body = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}).to_string();
+    let cancel = Request { body, ..Request::old("", json!({})).set("Mcp-Session-Id", &sessions[1]) };
+    assert_eq!(server.send(&cancel).await.status, 202);
+    // Its caller only hangs up, and so might come back.
+    let since = Instant::now();
+    drop(stream);
+    server.until("it is killed", |fake| fake.programs() == 0).await;
+    assert!(since.elapsed() > Duration::from_secs(2), "{:?}", since.elapsed());
+}
+
+#[tokio::test]
 async fn progress_streams_before_the_answer() {
     let server = Server::open().await;
     let mut request = Request::run("sleep 2300\nprint done");
