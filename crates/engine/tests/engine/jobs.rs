@@ -296,7 +296,7 @@ async fn an_ended_job_is_forgotten_after_an_hour() {
     assert_eq!(engine.jobs(&me()).len(), 2);
     tokio::time::sleep(Duration::from_secs(200)).await;
     let known: Vec<_> = engine.jobs(&me()).into_iter().map(|job| job.id).collect();
-    assert_eq!(known, [long.id.clone()]);
+    assert_eq!(known, std::slice::from_ref(&long.id));
     tokio::time::sleep(Duration::from_secs(3500)).await;
     assert!(look(&engine, long.id.as_str(), JobAction::Poll).await.ended.is_some(), "its hour begins at its end");
 }
