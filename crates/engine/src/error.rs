@@ -56,7 +56,7 @@ pub enum EngineError {
     #[error("the server is shutting down; try again when it is back")]
     ShuttingDown,
     /// `fix` is how the operator gets it, where that is known.
-    #[error("{language} is not available here; use one of: {}{}", names(.available), told_fix(.fix))]
+    #[error("{language} is not available here; {}", instead(.available, .fix.as_deref()))]
     LanguageMissing { language: Language, available: Vec<Language>, fix: Option<String> },
     #[error("there is nothing to run: the code is empty; send the program's text")]
     EmptyCode,
@@ -195,12 +195,16 @@ fn told(error: &BackendError) -> String {
     }
 }
 
-fn told_fix(fix: &Option<String>) -> String {
-    fix.as_ref().map(|fix| format!(", or have the operator {fix}")).unwrap_or_default()
-}
-
-fn names(languages: &[Language]) -> String {
-    languages.iter().map(|language| language.name()).collect::<Vec<_>>().join(", ")
+/// What to do about a language that is missing; there may be no other.
+fn instead(available: &[Language], fix: Option<&str>) -> String {
+    let names: Vec<&str> = available.iter().map(|language| language.name()).collect();
+    let others = (!names.is_empty()).then(|| format!("use one of: {}", names.join(", ")));
+    let fix = fix.map(|fix| format!("have the operator {fix}"));
+    match (others, fix) {
+        (Some(others), Some(fix)) => format!("{others}, or {fix}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => "no language is; have the operator look at `belljar doctor`".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -220,14 +224,18 @@ mod tests {
 
     #[test]
     fn a_missing_language_names_the_others() {
-        let error = EngineError::LanguageMissing {
-            language: Language::JavaScript,
-            available: vec![Language::Python, Language::Shell],
-            fix: Some("install nodejs".into()),
+        let told = |available: &[Language], fix: Option<&str>| {
+            let (language, available) = (Language::JavaScript, available.to_vec());
+            EngineError::LanguageMissing { language, available, fix: fix.map(str::to_owned) }.to_string()
         };
         assert_eq!(
-            error.to_string(),
+            told(&[Language::Python, Language::Shell], Some("install nodejs")),
             "javascript is not available here; use one of: python, shell, or have the operator install nodejs"
         );
+        assert_eq!(
+            told(&[], Some("install nodejs")),
+            "javascript is not available here; have the operator install nodejs"
+        );
+        assert!(told(&[], None).ends_with("; no language is; have the operator look at `belljar doctor`"));
     }
 }
